@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from tests.synth.half_weights import half_model
 from tests.synth.small_models import SMALL_MODELS
+from tests.synth.test_convolutions_in_c import LAYERS, saved, text
 from tests.synth.test_project import RICH, golden, inputs, model
 
-from openinfer import ModelLoader, graph
+from openinfer import ModelLoader, Simulator, graph
 from openinfer.synth.pipeline import Synthesizer
 from openinfer.synth.plan import Plan
 from openinfer.synth.targets.project import Golden, Weights
@@ -50,6 +51,20 @@ def test_the_self_test_with_weights_of_16_bits_passes(dtype: str, device: str, t
     loader = small.saved(tmp_path)
     plan = Synthesizer(device, name="half").synthesize(loader, graph(small.text))
     passes(plan, small.golden(loader), "-O2", tmp_path)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("device", DEVICES)
+def test_the_self_test_of_convolutions_passes(device: str, level: str, tmp_path: Path) -> None:
+    path, given = saved(tmp_path)
+    with ModelLoader.open(path) as loader:
+        own = graph(text())
+        executor = Simulator(loader).make_executor(own)
+        executor.insert(given)
+        executor.step()
+        names = [f"{kind}{number}" for number in range(len(LAYERS)) for kind in "ym"]
+        steps = [Golden(given, {name: executor.fetch(name) for name in names})]
+        passes(Synthesizer(device, name="layers").synthesize(loader, own), steps, level, tmp_path)
 
 
 def test_make_by_itself_runs_the_self_test_in_the_emulator(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from openinfer.loops.interpret import interpret
 from openinfer.loops.ir import Bind, For, Kernel
 from openinfer.synth.pipeline import Synthesizer
 from openinfer.synth.program.ir import KernelStep
-from openinfer.synth.targets.cpu import schedule
+from openinfer.synth.targets.cpu import schedule, windows
 from openinfer.synth.targets.cpu.divide import divided
 from openinfer.synth.targets.cpu.machine import AVX512, CpuMachine, runnable
 from openinfer.synth.targets.cpu.taps import CpuTaps
@@ -31,7 +31,14 @@ CASES: list[Case] = [
     ("conv2d", (1, 4, 9, 9), (4, 1, 9, 9), {"groups": 4}),
     ("conv1d", (3, 6, 50), (12, 1, 5), {"pads": [2], "groups": 6}),
     ("conv1d", (1, 4, 33), (4, 2, 4), {"pads": [4, 0], "strides": [4], "groups": 2}),
+    ("conv1d", (2, 2, 30), (2, 1, 3), {"pads": [2], "strides": [4], "dilations": [2], "groups": 2}),
+    ("conv2d", (1, 4, 14, 14), (20, 2, 3, 3), {"pads": [1], "groups": 2}),
     ("conv3d", (1, 2, 5, 6, 8), (2, 1, 3, 3, 3), {"pads": [1], "strides": [1, 2, 1], "groups": 2}),
+]
+FEW_CHANNELS: list[Case] = [
+    ("conv2d", (1, 3, 16, 18), (8, 3, 3, 3), {"pads": [1], "strides": [2]}),
+    ("conv2d", (2, 1, 9, 10), (5, 1, 4, 2), {"pads": [1, 0, 2, 1]}),
+    ("conv1d", (1, 2, 60), (9, 2, 5), {"strides": [3]}),
 ]
 
 
@@ -41,12 +48,13 @@ def has_taps(kernel: Kernel) -> bool:
 
 @pytest.fixture
 def _always(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small convolutions, too."""
+    """Small convolutions, too, and none with channels as columns."""
     monkeypatch.setattr(schedule, "_LEAST", 0)
+    monkeypatch.setattr(windows, "_LEAST_GAIN", 0.0)
 
 
 @pytest.mark.usefixtures("_always")
-@pytest.mark.parametrize("case", [CASES[1], CASES[4], CASES[11]], ids=str)
+@pytest.mark.parametrize("case", [CASES[1], CASES[4], CASES[11], CASES[12], FEW_CHANNELS[1]], ids=str)
 def test_windows_as_offsets_mean_the_same(case: Case) -> None:
     name, x, w, params = case
     kernel, _ = made(case, AVX512)
@@ -61,7 +69,8 @@ def test_windows_as_offsets_mean_the_same(case: Case) -> None:
 @pytest.mark.parametrize("target", runnable(), ids=lambda target: target.isa)
 def test_generated_code_of_groups_agrees_with_plain_loops(target: CpuMachine, tmp_path: Path) -> None:
     kernels, plain = [], []
-    for number, case in enumerate(CASES):
+    cases = [*CASES, *FEW_CHANNELS]
+    for number, case in enumerate(cases):
         kernel, _ = made(case, target)
         assert has_taps(kernel), case
         arrays = whole_numbers(case, number)
@@ -72,8 +81,8 @@ def test_generated_code_of_groups_agrees_with_plain_loops(target: CpuMachine, tm
     folder = tmp_path / "plain"
     folder.mkdir()
     wanted = run(plain, folder, target)
-    for found, one in zip(run(kernels, tmp_path, target), np.repeat(np.arange(len(CASES)), 2), strict=True):
-        assert np.array_equal(found, wanted[one]), CASES[one]
+    for found, one in zip(run(kernels, tmp_path, target), np.repeat(np.arange(len(cases)), 2), strict=True):
+        assert np.array_equal(found, wanted[one]), cases[one]
 
 
 def test_what_a_band_of_a_group_sees_fits_in_the_first_cache() -> None:

@@ -15,7 +15,7 @@ from openinfer.loops.interpret import interpret
 from openinfer.loops.ir import INDEX, Bind, Const, Contraction, For, Kernel, walk
 from openinfer.loops.verify import verify
 from openinfer.synth.program.packing import Packing
-from openinfer.synth.targets.cpu import schedule, taps, windows
+from openinfer.synth.targets.cpu import find_taps, schedule, windows
 from openinfer.synth.targets.cpu.choices import Choice, ProductShape
 from openinfer.synth.targets.cpu.divide import divided
 from openinfer.synth.targets.cpu.machine import AVX2, AVX512, CpuMachine, runnable
@@ -57,7 +57,7 @@ def _always(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schedule, "_LEAST", 0)
     monkeypatch.setattr(windows, "_LEAST_GAIN", np.inf)
     monkeypatch.setattr(windows, "_LARGE", 0)
-    monkeypatch.setattr(taps, "_MOST_FEATURES", 0)
+    monkeypatch.setattr(find_taps, "_MOST_FEATURES", 0)
 
 
 def made(case: Case, target: CpuMachine, finite: frozenset[str] = WEIGHTS) -> tuple[Kernel, dict[str, Packing]]:

@@ -35,12 +35,13 @@ from openinfer.synth.program.packing import Packing
 from openinfer.synth.targets.cpu.byte_products import are_bytes
 from openinfer.synth.targets.cpu.bytes import grouped
 from openinfer.synth.targets.cpu.choices import ChooseTile, by_rule, shape_of
+from openinfer.synth.targets.cpu.find_taps import FindTaps, few_channels_of, taps_of
 from openinfer.synth.targets.cpu.machine import CpuMachine
 from openinfer.synth.targets.cpu.packing import in_panels
 from openinfer.synth.targets.cpu.product import FusedAxis, Product, product_of, transposed_product_of, without_single
 from openinfer.synth.targets.cpu.quantized import are_half_floats, factored, integers_of
+from openinfer.synth.targets.cpu.run_on import loops_as_one
 from openinfer.synth.targets.cpu.steps import in_steps
-from openinfer.synth.targets.cpu.taps import taps_of
 from openinfer.synth.targets.cpu.tile import CpuTile
 from openinfer.synth.targets.cpu.tile_shapes import tile_shapes
 from openinfer.synth.targets.cpu.windows import windows_of
@@ -138,7 +139,12 @@ class _Planner:
         if isinstance(statement, Contraction) and self._is_read_along(statement):
             return self.statements(expanded(statement))
         if isinstance(statement, Contraction):
-            return self._by_taps(statement) or self._in_bands(statement) or self._with_memory(self._tiled(statement))
+            return (
+                self._by_taps(statement, taps_of)
+                or self._in_bands(statement)
+                or self._by_taps(statement, few_channels_of)
+                or self._with_memory(self._tiled(statement))
+            )
         return (self._statement(statement),)
 
     def _with_memory(self, *statements: Statement) -> tuple[Statement, ...]:
@@ -147,7 +153,7 @@ class _Planner:
         return (*map(Alloc, memory), *statements)
 
     def _statement(self, statement: Statement) -> Statement:
-        made = with_bodies(statement, self.statements)
+        made = _as_one_loop(with_bodies(statement, self.statements))
         return replace(made, bind=Bind.LANES) if isinstance(made, For) and _has_lanes(made) else made
 
     def _in_bands(self, statement: Contraction) -> tuple[Statement, ...] | None:
@@ -167,11 +173,11 @@ class _Planner:
         assert product is not None
         return found.around(*self._with_memory(*copy, self._with_panels(inner, product, found.tile)))
 
-    def _by_taps(self, statement: Contraction) -> tuple[Statement, ...] | None:
-        """A convolution in groups, with windows as lists of offsets."""
+    def _by_taps(self, statement: Contraction, find: FindTaps) -> tuple[Statement, ...] | None:
+        """A convolution in groups, or of few channels, with windows as lists of offsets."""
         one = without_single(statement)
         is_finite = one.valid is None or one.b.name in self._finite
-        found = taps_of(one, self._target) if self._has_tiles(one) and is_finite else None
+        found = find(one, self._target) if self._has_tiles(one) and is_finite else None
         if found is None or prod(one.extents) * prod(one.reduced) < _LEAST:
             return None
         plane, sums = (self._buffer(one, shape) for shape in found.shapes)
@@ -369,6 +375,21 @@ def _has_lanes(loop: For) -> bool:
     extent = loop.extent.value if isinstance(loop.extent, Const) else 0
     is_long = extent >= _LANES_FROM or isinstance(extent, Dim)
     return loop.kind is LoopKind.SERIAL and loop.bind is None and is_long and bool(reductions(loop))
+
+
+def _as_one_loop(statement: Statement) -> Statement:
+    """Two loops that reduce rows of a plane, none of which is long enough for lanes, as one over the plane."""
+    match statement:
+        case For(extent=Const(value=int(rows)), body=(For(extent=Const(value=int(columns))) as row,)) if (
+            statement.kind is row.kind is LoopKind.SERIAL and statement.bind is row.bind is None
+        ):
+            pass
+        case _:
+            return statement
+    is_short = columns < _LANES_FROM <= rows * columns
+    if not is_short or is_symbolic(rows) or is_symbolic(columns) or not reductions(row):
+        return statement
+    return loops_as_one(statement, row, rows, columns) or statement
 
 
 def _collides(step: int, one: Contraction) -> bool:

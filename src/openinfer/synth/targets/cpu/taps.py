@@ -14,11 +14,12 @@ from math import prod
 from operator import and_
 from typing import Any
 
-from openinfer.loops.affine import Affine, affine, position, variables
+from openinfer.loops.affine import Affine, position, variables
 from openinfer.loops.build import flat, index
-from openinfer.loops.dim import is_symbolic
 from openinfer.loops.ir import (
     ACCUMULATOR,
+    BOOL,
+    INDEX,
     Buffer,
     Const,
     Contraction,
@@ -31,17 +32,14 @@ from openinfer.loops.ir import (
     Statement,
     Store,
     Template,
+    visit,
 )
 from openinfer.loops.rewrite import changed, straightened
-from openinfer.synth.targets.cpu.machine import CpuMachine
-from openinfer.synth.targets.cpu.tile_shapes import tile_shapes
-from openinfer.synth.targets.cpu.window import BAND, is_window
+from openinfer.synth.targets.cpu.window import BAND
 
-_MOST_TERMS = 1024
-"""The most products of a sum that are added up one after the other here."""
-_MOST_FEATURES = 15
-"""With more results for each group, its channels can be columns, as those of other convolutions."""
-_PLACE = ScalarVar("place")
+_LONG_ROW = 3
+"""Rows of this many vectors are results at once: little is lost at their ends."""
+PLACE = ScalarVar("place")
 """The position of a sum in a plane."""
 
 
@@ -71,7 +69,7 @@ class CpuTaps(Template):
 
 
 @dataclass(frozen=True)
-class _Along:
+class Along:
     """Windows along an axis: window ``at`` sees ``stride * at + tap + first`` for each of its taps."""
 
     extent: int
@@ -101,9 +99,9 @@ class _Along:
         return 1 + max(self.dilation * tap % self.stride for tap in range(self.taps))
 
     @property
-    def is_used(self) -> list[int]:
+    def used(self) -> set[int]:
         """The remainders that some tap has."""
-        return sorted({self.dilation * tap % self.stride for tap in range(self.taps)})
+        return {self.dilation * tap % self.stride for tap in range(self.taps)}
 
     def split(self, tap: int) -> tuple[int, int]:
         """The remainder of a tap, and how many places it is from the first."""
@@ -116,7 +114,7 @@ class Taps:
 
     one: Contraction
     loops: tuple[tuple[ScalarVar, int], ...]
-    axes: tuple[_Along, ...]
+    axes: tuple[Along, ...]
     outer: tuple[Scalar, ...]
     """The index of what a group sees, up to the axes of windows."""
     channels: tuple[ScalarVar, int] | None
@@ -157,11 +155,14 @@ class Taps:
 
     def over(self, plane: Buffer, sums: Buffer) -> tuple[Statement, ...]:
         """Copies, sums and results of one group."""
-        return (*straightened(self._copies(plane)), self._sums(plane, sums), *straightened(self._results(sums)))
+        seen = prod(axis.phases for axis in self.axes) * self.plane * (1 if self.channels is None else self.channels[1])
+        behind = (_zeros(plane, index(seen), 0, plane.shape[0] - seen),) if plane.shape[0] > seen else ()
+        copies = (*self._copies(plane), *behind)
+        return (*straightened(copies), self._sums(plane, sums), *straightened(self._results(sums)))
 
     def _sums(self, plane: Buffer, sums: Buffer) -> Contraction:
         one, free = self.one, () if self.features is None else (self.features,)
-        at: Scalar = _PLACE
+        at: Scalar = PLACE
         if self.channels is not None:
             at = at + self.channels[0] * index(self._slice)
         for axis, phase, place in zip(self.axes, self._phase_steps, self._place_steps, strict=True):
@@ -173,9 +174,9 @@ class Taps:
             one,
             out=sums,
             a=plane,
-            free=(*(var for var, _ in free), _PLACE),
-            extents=(*(extent for _, extent in free), self.count),
-            out_index=(row, _PLACE),
+            free=(*(var for var, _ in free), PLACE),
+            extents=(*(extent for _, extent in free), self.rounded),
+            out_index=(row, PLACE),
             a_index=(at,),
             epilogue=ScalarVar(ACCUMULATOR, one.accumulator),
             valid=None,
@@ -212,9 +213,14 @@ class Taps:
     def _copies(self, plane: Buffer) -> tuple[Statement, ...]:
         """What a group sees, a remainder of each axis after the other."""
         body: list[Statement] = []
-        for phases in combinations(*(axis.is_used for axis in self.axes)):
+        for phases in combinations(*(range(axis.phases) for axis in self.axes)):
             start = sum(phase * step for phase, step in zip(phases, self._phase_steps, strict=True))
-            body += self._copy(plane, phases, start)
+            if all(phase in axis.used for phase, axis in zip(phases, self.axes, strict=True)):
+                body += self._copy(plane, phases, start)
+            else:
+                # No window sees it, but vectors that reach behind the last window do.
+                first = index(start) if self.channels is None else self.channels[0] * index(self._slice) + index(start)
+                body.append(_zeros(plane, first, 0, self.plane))
         if self.channels is None:
             return tuple(body)
         return (For(self.channels[0], index(self.channels[1]), tuple(body), LoopKind.PARALLEL),)
@@ -242,7 +248,7 @@ class Taps:
             body = (For(place, index(axis.places), body, LoopKind.PARALLEL),)
         return body
 
-    def _row(self, plane: Buffer, row: _Along, phase: int, at: tuple[Sequence[Scalar], Scalar]) -> Iterator[Statement]:
+    def _row(self, plane: Buffer, row: Along, phase: int, at: tuple[Sequence[Scalar], Scalar]) -> Iterator[Statement]:
         """The elements of one remainder of a row, with zeros where there are none."""
         sources, first = at
         start = phase + row.first
@@ -270,164 +276,65 @@ class Taps:
         return next((extent for var, extent in self.loops if var == BAND), 1)
 
     def _results(self, sums: Buffer) -> tuple[Statement, ...]:
-        """What becomes of the sums that windows have."""
+        """What becomes of the sums that windows have.
+
+        If it depends on nothing but the channel, whole planes are computed in vectors first and then copied by rows.
+        """
         one = self.one
         windows = [index(0) if axis.window is None else axis.window for axis in self.axes]
-        row = index(0) if self.features is None else self.features[0]
-        total = Load(sums, (row, flat(windows, [axis.places for axis in self.axes])))
-        top = self.axes[0].window
-
-        def there(value: Scalar) -> Scalar | None:
-            if isinstance(value, ScalarVar) and value.name == ACCUMULATOR:
-                return total
-            if value == top and self._has_bands:
-                return BAND * index(self.height) + value
-            return None
-
-        where = tuple(changed(part, there) for part in one.out_index)
-        body: tuple[Statement, ...] = (Store(one.out, where, changed(one.epilogue, there)),)
+        total: Scalar = Load(sums, (self.row_of_sums, flat(windows, [axis.places for axis in self.axes])))
+        before: tuple[Statement, ...] = ()
+        value = self._there(one.epilogue, total)
+        if self._is_by_channel(one.epilogue):
+            here = Load(sums, (self.row_of_sums, PLACE))
+            store = Store(sums, here.index, self._there(one.epilogue, here))
+            before = self.by_feature((For(PLACE, index(self.rounded), (store,), LoopKind.PARALLEL),))
+            value = total
+        body: tuple[Statement, ...] = (
+            Store(one.out, tuple(self._there(part, total) for part in one.out_index), value),
+        )
         for axis in reversed(self.axes):
             if axis.window is not None:
                 body = (For(axis.window, index(axis.count), body, LoopKind.PARALLEL),)
-        if self.features is not None:
-            body = (For(self.features[0], index(self.features[1]), body, LoopKind.PARALLEL),)
-        return body
+        return (*before, *self.by_feature(body))
+
+    @property
+    def row_of_sums(self) -> Scalar:
+        """The row of sums of a feature."""
+        return index(0) if self.features is None else self.features[0]
+
+    def _there(self, value: Scalar, total: Scalar) -> Scalar:
+        """An expression with a sum, in its band."""
+        top = self.axes[0].window
+
+        def there(part: Scalar) -> Scalar | None:
+            if isinstance(part, ScalarVar) and part.name == ACCUMULATOR:
+                return total
+            return BAND * index(self.height) + part if part == top and self._has_bands else None
+
+        return changed(value, there)
+
+    def by_feature(self, body: tuple[Statement, ...]) -> tuple[Statement, ...]:
+        """Statements for each row of sums."""
+        if self.features is None:
+            return body
+        return (For(self.features[0], index(self.features[1]), body, LoopKind.PARALLEL),)
+
+    def _is_by_channel(self, value: Scalar) -> bool:
+        """Whether an expression of floats is the same for all windows of a channel, and rows of it are short."""
+        if self.axes[-1].count >= _LONG_ROW * self.tile.lanes:
+            return False
+        windows = {axis.window.name for axis in self.axes if axis.window is not None}
+        parts = [part for part in visit(value) if part.dtype is not INDEX]
+        are_floats = all(part.dtype is self.one.accumulator or part.dtype is BOOL for part in parts)
+        is_more = len(parts) > 1 and self.one.out.dtype is self.one.accumulator
+        return is_more and are_floats and not windows & variables(value)
 
 
 def _zeros(memory: Buffer, start: Scalar, first: int, last: int) -> For:
     at = ScalarVar("at")
     store = Store(memory, (start + index(first) + at,), Const(0, memory.dtype))
     return For(at, index(last - first), (store,), LoopKind.PARALLEL)
-
-
-def taps_of(one: Contraction, target: CpuMachine) -> Taps | None:
-    """A convolution in groups, without indices of one position, as windows on planes; None where it is none.
-
-    Its weights are the second factor, without infinities where some terms do not count.
-    """
-    return _Finder(one, target).run()
-
-
-class _Finder:
-    def __init__(self, one: Contraction, target: CpuMachine) -> None:
-        self._one, self._target = one, target
-        self._extents = dict(zip((*one.free, *one.bound), (*one.extents, *one.reduced), strict=True))
-        self._seen, self._weights = (variables(*part) for part in (one.a_index, one.b_index))
-
-    def run(self) -> Taps | None:
-        one = self._one
-        if not self._is_plain() or not is_window(one) or prod(one.reduced) > _MOST_TERMS:
-            return None
-        groups = [var for var in one.free if var.name in self._seen and var.name in self._weights]
-        features = [var for var in one.free if var.name not in self._seen]
-        channel = [at for at, part in enumerate(one.a_index) if any(var.name in variables(part) for var in groups)]
-        if len(groups) != 1 or len(channel) != 1 or channel[0] == len(one.a_index) - 1:
-            return None
-        if len(features) > 1 or any(self._extents[var] > _MOST_FEATURES for var in features):
-            return None
-        axes = [self._along(at) for at in range(channel[0] + 1, len(one.a_index))]
-        found = [axis for axis in axes if axis is not None]
-        inner = [var for var in one.bound if var.name in variables(one.a_index[channel[0]])]
-        if len(found) < len(axes) or len(inner) > 1 or not self._is_complete(found, groups, features, inner):
-            return None
-        return self._made(tuple(found), one.a_index[: channel[0] + 1], features, inner)
-
-    def _is_plain(self) -> bool:
-        one = self._one
-        is_static = not any(map(is_symbolic, (*one.extents, *one.reduced, *one.a.shape, *one.b.shape, *one.out.shape)))
-        is_float = one.accumulator.name in ("f32", "f64") and one.a.dtype is one.accumulator is one.b.dtype
-        return is_static and is_float and one.a_value is None and one.b_value is None and self._has_rows()
-
-    def _has_rows(self) -> bool:
-        """Whether the weights of a sum lie in the order of its terms."""
-        place = position(self._one.b, self._one.b_index)
-        step = 1
-        for var, extent in zip(reversed(self._one.bound), reversed(self._one.reduced), strict=True):
-            if place is None or place.step(var) != step:
-                return False
-            step *= extent
-        return place is not None
-
-    def _along(self, axis: int) -> _Along | None:
-        """The windows along an axis, or None where it is not one window and one tap that say what is seen."""
-        one = self._one
-        place = affine(one.a_index[axis])
-        assert place is not None  # of a window
-        windows = [var for var in one.free if place.step(var)]
-        taps = [var for var in one.bound if place.step(var)]
-        if len(windows) > 1 or len(taps) > 1 or set(place.steps) != {var.name for var in (*windows, *taps)}:
-            return None
-        window, tap = next(iter(windows), None), next(iter(taps), None)
-        return _Along(
-            one.a.shape[axis],
-            1 if window is None else self._extents[window],
-            1 if window is None else place.step(window),
-            place.first,
-            1 if tap is None else place.step(tap),
-            1 if tap is None else self._extents[tap],
-            window,
-            tap,
-        )
-
-    def _is_complete(
-        self,
-        axes: Sequence[_Along],
-        groups: Sequence[ScalarVar],
-        features: Sequence[ScalarVar],
-        inner: Sequence[ScalarVar],
-    ) -> bool:
-        """Whether each index has its place: what is left are samples, which no sum runs over."""
-        used = [var for axis in axes for var in (axis.window, axis.tap) if var is not None]
-        known = [*used, *groups, *features, *inner]
-        rest = [var for var in self._extents if var not in known]
-        last = self._one.out_index[-1]
-        is_row = axes[-1].window is None or last == axes[-1].window
-        return len(set(known)) == len(known) and all(var in self._one.free for var in rest) and is_row
-
-    def _made(
-        self,
-        axes: tuple[_Along, ...],
-        outer: tuple[Scalar, ...],
-        features: Sequence[ScalarVar],
-        inner: Sequence[ScalarVar],
-    ) -> Taps:
-        one, lanes = self._one, self._target.lanes(self._one.accumulator.bits)
-        inside = {axis.window for axis in axes} | set(features)
-        loops = [(var, self._extents[var]) for var in one.free if var not in inside]
-        height = axes[0].count if len(axes) == 1 or axes[0].window is None else self._height(axes, features, inner)
-        if height < axes[0].count:
-            loops.append((BAND, axes[0].count // height))
-            axes = (replace(axes[0], count=height), *axes[1:])
-        own = [(var, self._extents[var]) for var in (*features, *inner)]
-        rows, channels = own[: len(features)], own[len(features) :]
-        found = Taps(
-            one,
-            tuple(loops),
-            axes,
-            outer,
-            channels[0] if channels else None,
-            rows[0] if rows else None,
-            height,
-            CpuTaps(1, 1, lanes, (0,)),
-        )
-        tall, vectors = tile_shapes(rows[0][1] if rows else 1, found.count, lanes, self._target)[0]
-        return replace(found, tile=CpuTaps(tall, vectors, lanes, found.offsets()))
-
-    def _height(self, axes: Sequence[_Along], features: Sequence[ScalarVar], inner: Sequence[ScalarVar]) -> int:
-        """How many rows of windows a band has: what they see and their sums should fit in the first cache."""
-        top, *others = axes
-        nbytes = self._one.accumulator.bits // 8
-
-        def size(height: int) -> int:
-            planes = [replace(top, count=height), *others]
-            seen = prod(axis.phases * axis.places for axis in planes) * prod(self._extents[var] for var in inner)
-            sums = height * prod(axis.places for axis in others) * prod(self._extents[var] for var in features)
-            return (seen + sums) * nbytes
-
-        heights = [height for height in range(1, top.count + 1) if top.count % height == 0]
-        fitting = [height for height in heights if size(height) <= self._target.l1d * 3 // 4]
-        lowest = [height for height in heights if height >= min(4, top.count)]
-        return max(fitting[-1:] + lowest[:1])
 
 
 def weights_at(one: Contraction) -> Affine:

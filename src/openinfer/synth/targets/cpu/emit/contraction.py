@@ -11,7 +11,19 @@ from typing import Literal, Protocol
 from openinfer.loops.affine import variables
 from openinfer.loops.cse import named
 from openinfer.loops.dim import is_symbolic
-from openinfer.loops.ir import ACCUMULATOR, Buffer, Contraction, Let, Load, Scalar, ScalarVar, Select, visit
+from openinfer.loops.ir import (
+    ACCUMULATOR,
+    BOOL,
+    INDEX,
+    Buffer,
+    Contraction,
+    Let,
+    Load,
+    Scalar,
+    ScalarVar,
+    Select,
+    visit,
+)
 from openinfer.loops.rewrite import replaced
 from openinfer.loops.used import used_variables
 from openinfer.synth.targets.cpu.byte_products import are_bytes
@@ -250,6 +262,9 @@ class _TileLoops:
         row_var = product.rows.last or ScalarVar("row")
         index = tuple(at_place(part) for part in one.out_index)
         epilogue = at_place(one.epilogue)
+        if self._is_first_made(epilogue, row_var):
+            self._make_results(epilogue)
+            epilogue = ScalarVar(ACCUMULATOR, one.accumulator)
         if self._tiling.tile.is_transposed:
             self._open_columns(epilogue)
         if not self._is_row:
@@ -280,6 +295,33 @@ class _TileLoops:
             parts[load] = own
             self._tiling.say(self._tiling.scalars.constant(Let(own, load)))
         return replaced(epilogue, parts)
+
+    def _is_first_made(self, epilogue: Scalar, row: ScalarVar) -> bool:
+        """Whether the results of a transposed tile are made in vectors where the sums are, and then copied.
+
+        They must be floats that do not depend on the row, and others than the sums: there are some behind the last row.
+        """
+        one, tile = self._tiling.one, self._tiling.tile
+        parts = [part for part in visit(epilogue) if part.dtype is not INDEX]
+        are_floats = all(part.dtype is one.accumulator or part.dtype is BOOL for part in parts)
+        is_more = len(parts) > 1 and one.out.dtype is one.accumulator and tile.rows % tile.lanes != 0
+        return bool(self._squares_high) and is_more and are_floats and row.name not in variables(epilogue)
+
+    def _make_results(self, epilogue: Scalar) -> None:
+        """The epilogue in place of the sums of a transposed tile."""
+        tiling, high, before = self._tiling, self._squares_high, self._tiling.depth
+        self._open_columns(epilogue)
+        rolled = tiling.scalars.dialect.rolled
+        if rolled and any(isinstance(part, Select) for part in visit(epilogue)):
+            tiling.say(rolled)
+        tiling.open(f"for ({tiling.index} row = 0; row < {high}; ++row)")
+        place = f"transposed[column * {high} + row]"
+        tiling.say(f"const {tiling.kind} {ACCUMULATOR} = {place};")
+        lets, value = named(epilogue)
+        for let in lets:
+            tiling.say(tiling.scalars.constant(let))
+        tiling.say(f"{place} = {tiling.scalars.text(value)};")
+        tiling.close(tiling.depth - before)
 
     def _open_columns(self, epilogue: Scalar) -> None:
         """The loop over the columns of a tile."""

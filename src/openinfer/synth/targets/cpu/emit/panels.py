@@ -11,20 +11,21 @@ from openinfer.loops.ir import INDEX, Buffer, Compare, Const, Load, Scalar, Scal
 from openinfer.loops.used import used_variables
 from openinfer.synth.targets.cpu.emit.tiles import Transpose
 from openinfer.synth.targets.cpu.emit.tiling import COLUMN, PAD, RUN, START, Tiling, loop, moved, number, offset_from
-from openinfer.synth.targets.cpu.product import FusedAxis
+from openinfer.synth.targets.cpu.product import FusedAxis, Product, as_one
 from openinfer.synth.targets.cpu.window import conditions
 from openinfer.synth.targets.cstyle.code import ExprText, chosen
 
 
 def copied_panel(tiling: Tiling, right: Buffer) -> None:
     """The columns of a panel, contiguous, one row for each inner index; missing columns are 0."""
-    product, axis, along = tiling.product, tiling.product.columns, _place_along(tiling)
+    product, along = tiling.product, _place_along(tiling)
     first, columns, width = tiling.panel, tiling.width, tiling.tile.columns
     if along is not None:
         _transposed_panel(tiling, right, along)
         return
-    target, last = tiling.scalars.operand(flat(product.inner.vars, product.inner.extents)), axis.vars[-1]
-    value: Scalar = product.right.value
+    target = tiling.scalars.operand(flat(product.inner.vars, product.inner.extents))
+    axis, value = _lying_columns(product)
+    last = axis.vars[-1]
     valid: list[Scalar] = []
     if tiling.one.valid is not None:
         match value:
@@ -71,6 +72,14 @@ def copied_panel(tiling: Tiling, right: Buffer) -> None:
     tiling.close(len(pairs) + (len(axis.vars) > 1))
     if len(axis.vars) > 1:
         _zero_rest(tiling, right)
+
+
+def _lying_columns(product: Product) -> tuple[FusedAxis, Scalar]:
+    """The columns as an axis, which has one index where they lie one after the other, and what is in them."""
+    axis, value = product.columns, product.right.value
+    if product.right.place is None:
+        return axis, value
+    return FusedAxis(axis.vars[-1:], (axis.extent,)), as_one(value, axis, axis.vars[-1])
 
 
 def _place_along(tiling: Tiling) -> Affine | None:

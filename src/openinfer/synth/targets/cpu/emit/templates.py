@@ -15,6 +15,7 @@ from openinfer.synth.targets.cpu.emit.sums import side_by_side
 from openinfer.synth.targets.cpu.emit.tap_tiles import tap_lines
 from openinfer.synth.targets.cpu.emit.word_windows import window_lines
 from openinfer.synth.targets.cpu.product import without_single
+from openinfer.synth.targets.cpu.run_on import run_on
 from openinfer.synth.targets.cpu.taps import CpuTaps
 from openinfer.synth.targets.cpu.tile import CpuTile
 from openinfer.synth.targets.cpu.word_taps import WordTaps
@@ -30,7 +31,8 @@ _BLOCKED = f"Long sums are added up in blocks of {BLOCK} terms, which bounds the
 
 def _prepared(kernel: Kernel) -> Kernel:
     buffers = (*kernel.inputs, *kernel.outputs, *kernel.scratch)
-    body = straightened(map_statements(kernel.body, lambda one: (without_single(one) if _is_untiled(one) else one,)))
+    plain = map_statements(kernel.body, lambda one: (without_single(one) if _is_untiled(one) else one,))
+    body = run_on(straightened(plain))
     in_blocks = blocked(body)
     named = with_names(in_blocks, {one.name for one in buffers} | _NAMES)
     return replace(kernel, body=named, doc=(*kernel.doc, *[_BLOCKED] * (in_blocks != body)))
