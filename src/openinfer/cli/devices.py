@@ -19,7 +19,7 @@ def devices(
     detect: Annotated[bool, typer.Option("--detect", help="Describe this machine, as the text of a file.")] = False,
     api: Annotated[
         str | None,
-        typer.Option("--api", metavar="c|vulkan", help="With --detect: this machine's processor, or its GPU."),
+        typer.Option("--api", metavar="c|vulkan|cuda", help="With --detect: this machine's processor, or its GPU."),
     ] = None,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of device files.")] = False,
     as_json: AsJson = False,
@@ -27,8 +27,8 @@ def devices(
     """List the devices that code can be written for, show one, or describe this machine.
 
     What --detect prints is a device file: 'openinfer devices --detect > host.json', and then 'openinfer synth ...
-    --device host.json' writes the same code on every machine. With --api vulkan it is that of the Vulkan device, whose
-    arithmetic is tried out.
+    --device host.json' writes the same code on every machine. With --api vulkan it is that of the Vulkan device, with
+    --api cuda that of the GPU, whose arithmetic is tried out.
     """
     from openinfer.cli.app import print_diagnostics
 

@@ -43,14 +43,15 @@ def test_steps_of_a_decoder_are_the_simulators_however_launches_follow_each_othe
     assert np.array_equal(usual, early)
 
 
-def test_launches_in_a_chain_give_what_others_give() -> None:
+@pytest.mark.parametrize("trial", ["early_launches_in_a_chain", "early_launches_after_one"])
+def test_launches_give_the_same_however_they_follow_each_other(trial: str) -> None:
     text = """
     dynamic { x: f32[8]; }
     persistent { n: f32[8] @init(0); }
     volatile { y: f32[8]; z: f32[1]; }
     block entry { op exp(x) >> y; op add(n, x) >> n; op sum_axis(y, axes=[0], keepdims=true) >> z; return y, z; }
     """
-    plan = Synthesizer(with_trials("h200", ("early_launches_in_a_chain",)), name="net").synthesize(None, graph(text))
+    plan = Synthesizer(with_trials("h200", (trial,)), name="net").synthesize(None, graph(text))
     module, executor = plan.build(), Simulator(None).make_executor(graph(text))
     for step in range(4):
         for one in (module, executor):

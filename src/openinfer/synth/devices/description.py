@@ -162,7 +162,9 @@ class Memory(_Section):
     )
 
 
-KernelTrial = Literal["early_launches", "early_launches_in_a_chain", "late_guards", "restrict_weights"]
+KernelTrial = Literal[
+    "early_launches", "early_launches_after_one", "early_launches_in_a_chain", "late_guards", "restrict_weights"
+]
 
 
 class Preferences(_Section):
@@ -294,15 +296,16 @@ class DeviceArch(_Section):
     def detect(cls, api: str = "c") -> Self:
         """The description of this machine: instruction set, cores, caches, memory and compiler.
 
-        With the api ``vulkan``, that of its Vulkan device, which is asked and tried out; error E806 says what is
+        With the api ``vulkan`` or ``cuda``, that of its GPU, which is asked and tried out; error E806 says what is
         missing for that.
         """
+        from openinfer.synth.devices.cuda import cuda_document
         from openinfer.synth.devices.host import host_document
         from openinfer.synth.devices.vulkan import vulkan_document
 
-        ways = {"c": host_document, "vulkan": vulkan_document}
+        ways = {"c": host_document, "vulkan": vulkan_document, "cuda": cuda_document}
         if api not in ways:
-            advice = nearest(api, ways) or f"devices are found by {' and '.join(ways)}"
+            advice = nearest(api, ways) or f"devices are found by {', '.join(ways)}"
             message = f"nothing finds devices by {api[:80]!r} on this machine"
             raise DeviceError(Diagnostic(Code.BAD_DEVICE, message, None, advice))
         return cls.from_json(ways[api](), name="<this machine>")

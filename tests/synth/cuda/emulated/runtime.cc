@@ -236,7 +236,21 @@ cudaError_t cudaGetDeviceCount(int *count)
 }
 cudaError_t cudaGetDevice(int *device) { return *device = 0, cudaSuccess; }
 cudaError_t cudaSetDevice(int device) { return device == 0 ? cudaSuccess : cudaErrorInvalidValue; }
-cudaError_t cudaDeviceGetAttribute(int *value, int, int) { return *value = WARP, cudaSuccess; }
+/* What an H200 says. */
+cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int)
+{
+    static const std::map<int, int> known = { { 1, 1024 }, { 2, 1024 }, { 3, 1024 }, { 4, 64 }, { 10, WARP }, { 16, 132 },
+        { 38, 62914560 }, { 75, 9 }, { 76, 0 }, { 81, 233472 }, { 82, 65536 }, { 97, 232448 } };
+    const auto found = known.find(attribute);
+    if (found == known.end()) return cudaErrorInvalidValue;
+    return *value = found->second, cudaSuccess;
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp *to, int) { return strcpy(to->name, "NVIDIA H200"), cudaSuccess; }
+cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *all_bytes)
+{
+    return *free_bytes = *all_bytes = 150109880320u, cudaSuccess;
+}
+cudaError_t cudaDriverGetVersion(int *version) { return *version = 13000, cudaSuccess; }
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *, const void *function)
 {
     return kernels().count(function) ? cudaSuccess : cudaErrorInvalidValue;

@@ -100,7 +100,7 @@ extern "C" __global__ void {name}_cells(const oi_cell_words given)
 """
 """The kernels that every project has, in the order of their numbers."""
 _READY = "    oi_let_next_begin();\n    oi_ready();\n"
-_EARLY = {None: 0, "edges": 1, "chain": 2}
+_EARLY = {None: 0, "edges": 1, "chain": 2, "one": 3}
 """How launches follow each other, as the host knows it."""
 
 

@@ -15,7 +15,8 @@ from openinfer.synth.targets.project import ProjectOptions
 from openinfer.synth.targets.simt.machine import SimtMachine
 
 _KERNEL = """/* A kernel, and the threads of its groups. Arguments are one block of so many words, or each by itself.
-   It may begin while others run, and wait by itself: for those that it needs (1), or for the one before it (2). */
+   It may begin while others run, and wait by itself: for those that it needs (1), for the one before it (2), or only if
+   it needs one (3). */
 typedef struct {
     const void *function;
     int32_t threads, words, early;

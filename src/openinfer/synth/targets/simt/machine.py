@@ -5,8 +5,9 @@ from typing import Literal
 
 from openinfer.synth.devices.description import DeviceArch
 
-Following = Literal["edges", "chain"]
-"""A launch waits for those that it needs, or for the one before it, whatever that is."""
+Following = Literal["edges", "chain", "one"]
+"""A launch waits for those that it needs; for the one before it, whatever that is; or for the only one that it needs:
+where it needs several, it begins when they have ended."""
 _GROUP = 256
 """Threads of a group, where the device allows as many."""
 _LARGEST_GROUP = 1024
@@ -82,7 +83,12 @@ def simt_machine(arch: DeviceArch) -> SimtMachine:
         most = min(most, subgroup**2)
     largest = 1 << (most.bit_length() - 1)
     trials = arch.preferences.trials if arch.device.api == "cuda" else ()
-    early: Following | None = "edges" if "early_launches" in trials else None
+    following: dict[str, Following] = {
+        "early_launches": "edges",
+        "early_launches_in_a_chain": "chain",
+        "early_launches_after_one": "one",
+    }
+    early = next((following[one] for one in trials if one in following), None)
     return SimtMachine(
         min(_GROUP, largest),
         subgroup,
@@ -90,7 +96,7 @@ def simt_machine(arch: DeviceArch) -> SimtMachine:
         shared_bytes=min(limits.max_shared_memory_bytes or _LEAST_SHARED, _MOST_SHARED),
         units=limits.compute_units or SimtMachine.units,
         fuses=arch.numerics.fma == "exact",
-        early="chain" if "early_launches_in_a_chain" in trials else early,
+        early=early,
         knows_weights="restrict_weights" in trials,
         guards_late="late_guards" in trials,
     )

@@ -136,11 +136,11 @@ static bool are_nodes(const oi_queue *q, oi_commands *to, oi_params *room)
     for (int32_t i = 0; i < q->wanted.count; ++i) {
         const oi_call *const call = &q->wanted.calls[i];
         const int32_t early = q->tools.kernels[call->kernel].early;
-        if (early > 1 && i > 0) since = i - 1;
-        if ((call->waits || early > 1) && i > since) {
+        if (early == 2 && i > 0) since = i - 1;
+        if ((call->waits || early == 2) && i > since) {
             before = to->nodes + since;
             before_count = (size_t)(i - since);
-            may_begin = early > 0;
+            may_begin = early == 3 ? before_count == 1 : early > 0;
             if (before_count > MOST_BEFORE) {
                 if (cudaGraphAddEmptyNode(&joint, to->graph, before, before_count) != cudaSuccess) return false;
                 before = &joint;
