@@ -160,7 +160,7 @@ def _made_up_step(facts: Mapping[str, Any]) -> list[Any]:
         values = {"inputs": made_up(facts["inputs"]), "outputs": made_up(facts["outputs"])}
     except ValueError:
         return []
-    return [SimpleNamespace(**values, tolerance=None, begins=False, is_refused=False)]
+    return [SimpleNamespace(**values, tolerance=None, begins=False, is_refused=False, looser=1.0)]
 
 
 def digests(files: Mapping[str, bytes]) -> dict[str, str]:

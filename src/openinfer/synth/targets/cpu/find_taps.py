@@ -9,6 +9,7 @@ from openinfer.loops.affine import affine, position, variables
 from openinfer.loops.dim import is_symbolic
 from openinfer.loops.ir import Contraction, Scalar, ScalarVar
 from openinfer.synth.targets.cpu.machine import CpuMachine
+from openinfer.synth.targets.cpu.quantized import are_half_floats
 from openinfer.synth.targets.cpu.taps import Along, CpuTaps, Taps
 from openinfer.synth.targets.cpu.tile_shapes import tile_shapes
 from openinfer.synth.targets.cpu.window import BAND, is_window
@@ -87,7 +88,8 @@ class _Finder:
     def _is_plain(self) -> bool:
         one = self._one
         is_static = not any(map(is_symbolic, (*one.extents, *one.reduced, *one.a.shape, *one.b.shape, *one.out.shape)))
-        is_float = one.accumulator.name in ("f32", "f64") and one.a.dtype is one.accumulator is one.b.dtype
+        is_float = one.accumulator.name in ("f32", "f64") and one.a.dtype is one.accumulator
+        is_float = is_float and (one.b.dtype is one.accumulator or are_half_floats(one, one.b))
         return is_static and is_float and one.a_value is None and one.b_value is None and self._has_rows()
 
     def _has_rows(self) -> bool:

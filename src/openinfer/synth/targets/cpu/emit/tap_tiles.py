@@ -8,6 +8,7 @@ from openinfer.loops.ir import Contraction
 from openinfer.synth.targets.cpu.emit.tiles import ELEMENTS, FloatTile, products, zero_sums
 from openinfer.synth.targets.cpu.emit.tiles import stores as stored_sums
 from openinfer.synth.targets.cpu.emit.tiling import PAD, PANEL, TILE_ROW, counted, offset_from
+from openinfer.synth.targets.cpu.quantized import are_half_floats
 from openinfer.synth.targets.cpu.taps import CpuTaps, weights_at
 from openinfer.synth.targets.cpu.tile_shapes import row_sizes
 from openinfer.synth.targets.cstyle.scalars import ScalarPrinter
@@ -23,7 +24,8 @@ class TapTile:
     @property
     def name(self) -> str:
         """The function."""
-        return f"oi_taps_{self.tile.dtype}x{self.tile.lanes}_{self.tile.rows}x{self.tile.vectors}"
+        own = f"oi_taps_{self.tile.dtype}x{self.tile.lanes}_{self.tile.rows}x{self.tile.vectors}"
+        return own if self.tile.left is None else f"{own}_{self.tile.left}"
 
     @property
     def needs(self) -> tuple[Need, ...]:
@@ -34,10 +36,10 @@ class TapTile:
     def text(self) -> str:
         """``c[r][n] = sum over t of a[r * a_row + t] * x[taps[t] + n]``."""
         tile, kind = self.tile, ELEMENTS[self.tile.dtype]
-        rows = f"{tile.rows} row{'s' * (tile.rows > 1)}"
+        rows, weight = f"{tile.rows} row{'s' * (tile.rows > 1)}", tile.number("a[r * a_row + t]")
         lines = [
             f"/* {rows} of weights a, {tile.width} neighbouring windows on x: window n sees x[taps[t] + n]. */",
-            f"static void {self.name}(int64_t count, const {kind} *a, int64_t a_row,",
+            f"static void {self.name}(int64_t count, const {tile.left_type} *a, int64_t a_row,",
             f"        const {kind} *x, const int32_t *taps, {kind} *c, int64_t c_row)",
             "{",
             "#if defined(__GNUC__)",
@@ -51,7 +53,7 @@ class TapTile:
             f"    for (int r = 0; r < {tile.rows}; ++r) {{",
             f"        for (int n = 0; n < {tile.width}; ++n) {{",
             f"            {kind} sum = 0;",
-            "            for (int64_t t = 0; t < count; ++t) sum += a[r * a_row + t] * x[taps[t] + n];",
+            f"            for (int64_t t = 0; t < count; ++t) sum += {weight} * x[taps[t] + n];",
             "            c[r * c_row + n] = sum;",
             "        }",
             "    }",
@@ -116,7 +118,8 @@ class _TapLines:
     def _call(self, row: str, column: str, height: int, vectors: int) -> str:
         """The call for one tile."""
         one, tile = self._one, self._tile
-        found = FloatTile(one.accumulator.name, tile.lanes, height, vectors)
+        left = one.b.dtype.name if are_half_floats(one, one.b) else None
+        found = FloatTile(one.accumulator.name, tile.lanes, height, vectors, left=left)
         name = self._scalars.need(TapTile(found))
         place = position(one.b, one.b_index)
         assert place is not None

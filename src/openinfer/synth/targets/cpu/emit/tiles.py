@@ -286,6 +286,9 @@ class FloatTile:
     is_bare: bool = False
     """Whether integers of 4 bits are loaded as what they are, those of odd vectors 16 times: see ``NibbleLoad``."""
 
+    left: str | None = None
+    """The dtype of rows of floats of 16 bits, each of which is converted as it is read."""
+
     @property
     def name(self) -> str:
         """The function."""
@@ -305,7 +308,8 @@ class FloatTile:
     @property
     def needs(self) -> tuple[Need, ...]:
         """Its vectors, and how they are loaded."""
-        return (self.vector,) if self.stored is None else (self.vector, self._load(self.stored))
+        found: list[Need] = [self.vector, *([] if self.stored is None else [self._load(self.stored)])]
+        return (*found, *([] if self.left is None else [f"oi_from_{self.left}"]))
 
     def _load(self, stored: str) -> IntegerLoad | NibbleLoad | HalfLoad:
         if stored in ("f16", "bf16"):
@@ -321,6 +325,15 @@ class FloatTile:
     def stored_type(self) -> str:
         """The type of an element in memory; of two, where they are of 4 bits."""
         return ELEMENTS[self.dtype] if self.stored is None else _TYPES.get(self.stored, "uint8_t")
+
+    @property
+    def left_type(self) -> str:
+        """The type of an element of the rows in memory."""
+        return ELEMENTS[self.dtype] if self.left is None else _TYPES[self.left]
+
+    def number(self, text: str) -> str:
+        """An element of a row, as a float."""
+        return text if self.left is None else f"oi_from_{self.left}({text})"
 
     def loaded(self, column: int, ahead: str) -> str:
         """A vector of a row of columns, as floats."""
@@ -463,7 +476,7 @@ def products(tile: FloatTile, split: int, left: str = "a") -> list[str]:
     lines = [f"        const {vector} {', '.join(loads)};"]
     for row in range(tile.rows):
         ahead = f" + {_times(split, 'a_step')}" if split else ""
-        factor = f"{left}[{row} * a_row{ahead}]"
+        factor = tile.number(f"{left}[{row} * a_row{ahead}]")
         steps = [
             f"{sum_name(row, column, split)} = {fma}({factor}, b{column}{mark}, {sum_name(row, column, split)});"
             for column in range(vectors)
