@@ -1,4 +1,4 @@
-"""Make the environments of the peers: ``python -m bench.cpu.install [PEER...]``; those that are there stay."""
+"""Make the environments of the peers and build llama.cpp, unless they are there: ``python -m bench.cpu.install``."""
 
 import json
 import subprocess
@@ -6,6 +6,7 @@ import sys
 from importlib.metadata import Distribution, PackageNotFoundError, distribution, distributions
 from pathlib import Path
 
+from bench.cpu.engines.base import CannotError
 from bench.cpu.peers import HOME, PEERS, Peer
 
 NOTE = "installed.json"
@@ -55,9 +56,21 @@ def _distribution(peer: Peer) -> Distribution | None:
         return None
 
 
+def build_llama() -> None:
+    """llama.cpp is not installed but built; where that cannot be done, the benchmark says why."""
+    from bench.cpu.llama_files import linked
+
+    try:
+        linked()
+    except CannotError as error:
+        print(error, file=sys.stderr)
+
+
 def main() -> None:
     names = sys.argv[1:] or list(PEERS)
     for peer in (PEERS[name] for name in names):
+        if peer.name == "llama.cpp":
+            build_llama()
         if peer.has_environment and not is_installed(peer):
             print(f"installing {peer.title} in {HOME / peer.name}", file=sys.stderr, flush=True)
             install(peer)

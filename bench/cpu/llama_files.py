@@ -42,7 +42,7 @@ def linked() -> Path:
     """llama.cpp behind the functions that the worker calls, compiled unless it is there."""
     try:
         programs = llama.built().resolve()
-    except (subprocess.CalledProcessError, FileNotFoundError) as error:
+    except (subprocess.CalledProcessError, FileNotFoundError, SystemExit) as error:
         raise CannotError(f"llama.cpp is not built: {error}") from None
     library, sources = programs / LIBRARY, llama.source()
     if not library.exists() or library.stat().st_mtime < SHIM.stat().st_mtime:

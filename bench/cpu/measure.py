@@ -12,7 +12,7 @@ from bench.ceilings import Ceilings
 from bench.cpu.cases import Case
 from bench.cpu.engines.base import CannotError
 from bench.cpu.llama_files import llama_files
-from bench.cpu.prepare import Prepared, prepared
+from bench.cpu.prepare import Prepared, prepared, tidied
 from bench.cpu.process import EngineError, MissingEngineError, UnableEngineError, Worker
 from bench.models import Model, disagreement
 
@@ -301,3 +301,4 @@ def measured(plan: Run, case: Case, folder: Path, tell: Callable[[str], None]) -
             measurement.outcomes,
             case.original,
         )
+    tidied(folder)

@@ -1,5 +1,6 @@
 """A model's files for every engine: generated code and its weights, ONNX, safetensors, inputs, and the right answer."""
 
+import filecmp
 import hashlib
 import json
 import shutil
@@ -58,6 +59,7 @@ def prepared(model: Model, folder: Path, engines: Collection[str], threads: Sequ
             own = folder / f"ours-{count}"
             compiled(plan, own)
             described(model, plan, own)
+        share_equal([folder / f"ours-{count}" / "weights.bin" for count in threads])
         built_s = (time.perf_counter() - start) / len(threads)
     if set(engines) - {"ours", "torch", "llama.cpp"}:
         data = model.onnx()
@@ -73,6 +75,13 @@ def prepared(model: Model, folder: Path, engines: Collection[str], threads: Sequ
     cannot = {engine: converted(engine, folder) for engine in engines if PEERS[engine].is_converted}
     refused = {engine: why for engine, why in cannot.items() if why}
     return Prepared(folder, reference, original, built_s, _sizes(folder), cannot=refused)
+
+
+def tidied(folder: Path) -> None:
+    """Remove what the next run writes anew; what converters have made stays."""
+    for pattern in ("model.onnx", "weights.safetensors", "ours-*/weights.bin", "ours-*/state.bin"):
+        for path in folder.glob(pattern):
+            path.unlink()
 
 
 def result_of(data: bytes) -> str:
@@ -110,6 +119,15 @@ def compiled(plan: Plan, folder: Path) -> None:
     if not note.exists() or note.read_text(encoding="ascii") != wanted.hexdigest():
         subprocess.run([*line, "-o", "../program.so"], check=True, cwd=project)
         note.write_text(wanted.hexdigest(), encoding="ascii")
+
+
+def share_equal(files: Sequence[Path]) -> None:
+    """Weights that are the same for every number of threads are stored once: those of a decoder are large."""
+    first, *others = files
+    for path in others:
+        if not path.samefile(first) and filecmp.cmp(first, path, shallow=False):
+            path.unlink()
+            path.hardlink_to(first)
 
 
 def described(model: Model, plan: Plan, folder: Path) -> None:
