@@ -146,7 +146,7 @@ def _floats(n: NodeContext, position: int) -> tuple[float, ...]:
     if given is None:
         return ()
     if not isinstance(given, KnownTensor) or given.has_sizes:
-        raise Unsupported("its scales are computed from data")
+        raise Unsupported("its scales are computed from data", "fix what it depends on: --fix INPUT=VALUE")
     return tuple(float(one) for one in given.array.reshape(-1))
 
 
