@@ -222,7 +222,8 @@ class Reference:
         h = h * np.sqrt(tiny.width) if is_gemma else h
         for layer in range(tiny.layers):
             own = {name.split(".", 2)[2]: value for name, value in real.items() if name.startswith(f"blk.{layer}.")}
-            mixed = self._attention(self._norm(h, own["attn_norm.weight"]), own)
+            is_rotated = tiny.architecture != "smollm3" or (layer + 1) % 4 != 0
+            mixed = self._attention(self._norm(h, own["attn_norm.weight"]), own, is_rotated=is_rotated)
             h = h + (self._norm(mixed, own["post_attention_norm.weight"]) if tiny.post_norms else mixed)
             made = self._gated(self._norm(h, own["ffn_norm.weight"]), own)
             h = h + (self._norm(made, own["post_ffw_norm.weight"]) if tiny.post_norms else made)
@@ -241,7 +242,7 @@ class Reference:
         factor = float(tiny.extra.get(f"{tiny.architecture}.rope.scaling.factor", 1))
         i = np.arange(rotary // 2)
         angles = np.arange(len(x))[:, None, None] / factor * 5000.0 ** (-2 * i / rotary)
-        is_llama = tiny.architecture == "llama"
+        is_llama = tiny.architecture in ("llama", "smollm3")
         first, second = (2 * i, 2 * i + 1) if is_llama else (i, i + rotary // 2)
         found = x.copy()
         a, b = x[..., first], x[..., second]
@@ -249,7 +250,7 @@ class Reference:
         found[..., second] = a * np.sin(angles) + b * np.cos(angles)
         return found
 
-    def _attention(self, x: Array, own: Mapping[str, Array]) -> Array:
+    def _attention(self, x: Array, own: Mapping[str, Array], *, is_rotated: bool) -> Array:
         tiny, head, count = self.tiny, self.tiny.head, len(x)
         if tiny.fused:
             projected = x @ own["attn_qkv.weight"].T
@@ -260,7 +261,7 @@ class Reference:
         q, k, v = (one.reshape(count, -1, head) for one in (q, k, v))
         if tiny.head_norms:
             q, k = self._norm(q, own["attn_q_norm.weight"]), self._norm(k, own["attn_k_norm.weight"])
-        q, k = self._rotated(q), self._rotated(k)
+        q, k = (self._rotated(q), self._rotated(k)) if is_rotated else (q, k)
         k, v = (np.repeat(one, tiny.heads // tiny.groups, axis=1) for one in (k, v))
         scores = np.einsum("qhd,khd->hqk", q, k) / np.sqrt(head)
         cap = float(tiny.extra.get(f"{tiny.architecture}.attn_logit_softcapping", 0))

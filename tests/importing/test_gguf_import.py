@@ -35,6 +35,7 @@ DECODERS = {
     "qwen3": Tiny(
         "qwen3", head_norms=True, extra={"qwen3.attention.key_length": 32, "qwen3.attention.value_length": 32}
     ),
+    "smollm3": Tiny("smollm3", layers=5, biases=True),
     "gemma": Tiny("gemma"),
     "gemma2": Tiny(
         "gemma2",

@@ -77,6 +77,10 @@ class DecoderGraph:
             yield "assign places: i64[T];"
             yield "assign column: i64[T, 1];"
             yield "assign back: i64;"
+        if self.decoder.style.unrotated:
+            yield "assign turned: i64;"
+            yield "assign is_turned: bool;"
+            yield f"assign turns: i64{'[T, 1]' * self._is_prompt};"
         names = {"h": "D", "x": "D", "q": "N*Dh", "k": "G*Dh", "v": "G*Dv", "joined": "N*Dv"}
         names |= {"projected": "N*Dh+G*(Dh+Dv)", "wide": "2*F"} if self.decoder.style.fused else {}
         names |= {"query": "N, Dh", "key": "G, Dh", "value": "G, Dv"} | {"gated": "F", "hidden": "F"}
@@ -126,7 +130,7 @@ class DecoderGraph:
 
     def _rope(self, x: str) -> str:
         one = self.decoder
-        words = [x, "column" if self._is_prompt else "step"]
+        words = [x, "turns" if one.style.unrotated else "column" if self._is_prompt else "step"]
         words += [f"base={_shown(one.rope_base)}"] if one.rope_base != 10000 else []
         words += ["interleaved=true"] if one.style.interleaved else []
         words += [f"rotary_dim={one.rotary}"] if one.rotary != one.head else []
@@ -162,6 +166,11 @@ class DecoderGraph:
 
     def _attention(self) -> Iterator[str]:
         one, first = self.decoder, "T, " if self._is_prompt else ""
+        if one.style.unrotated:
+            yield f"op mod(l, {one.style.unrotated}) >> turned;"
+            yield f"op ne(turned, {one.style.unrotated - 1}) >> is_turned;"
+            yield "op cast(is_turned, to=i64) >> turned;"
+            yield f"op mul({'column' if self._is_prompt else 'step'}, turned) >> turns;  // some layers rotate nothing"
         yield self._norm("h", "norm1[l]", "x")
         if one.style.fused:
             yield from self._linear("x", "qkv", "projected")

@@ -29,12 +29,15 @@ class Architecture:
     """Whether queries, keys and values come from one matrix, and gates and the hidden layer from another."""
     post_norms: bool = False
     """Whether there are norms behind attention and behind the gated layer, too."""
+    unrotated: int = 0
+    """Every layer whose number, counted from 1, is a multiple of it rotates nothing; 0 where all do."""
 
 
 _GELU = 'gelu(gated, approximate="tanh")'
 ARCHITECTURES = {
     "llama": Architecture(interleaved=True),
     "mistral": Architecture(interleaved=True),
+    "smollm3": Architecture(interleaved=True, unrotated=4),
     "qwen2": Architecture(),
     "qwen3": Architecture(),
     "gemma": Architecture(activation=_GELU, scales_embedding=True),
