@@ -163,6 +163,9 @@ class LlamaShape:
         return 2 * (weights + 2 * self.layers * self.tokens * self.groups * self.head)
 
 
+SMALL = LlamaShape(layers=1, width=512, heads=4, groups=1, head=32, hidden=320, classes=400, tokens=48)
+
+
 def saved(shape: LlamaShape, path: Path, seed: int | None = None) -> ModelLoader:
     """A model of random weights; without a seed, of zeros."""
     rng, bf16 = np.random.default_rng(seed), DTYPES["bf16"].array
@@ -234,9 +237,10 @@ def main() -> None:
     parser.add_argument("--device", default="h200-vulkan")
     parser.add_argument("--trials", nargs="+", default=(), help="ways to write kernels, as a device file names them")
     parser.add_argument("--layers", type=int, default=16)
+    parser.add_argument("--small", action="store_true", help="small sizes, to see whether everything is there")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
-    shape = LlamaShape(layers=options.layers)
+    shape = SMALL if options.small else LlamaShape(layers=options.layers)
     with TemporaryDirectory() as folder:
         model = saved(shape, Path(folder) / "model.oinf")
         arch = with_trials(options.device, options.trials)

@@ -136,10 +136,10 @@ def forms() -> Facts:
         return {"rows": json.loads(result.read_text("ascii"))}
 
 
-def decode(processes: int) -> Facts:
+def decode(processes: int, *, is_small: bool) -> Facts:
     """A token of a language model, with the kernels as they are and with what is to be tried."""
     with TemporaryDirectory() as folder, ThreadPoolExecutor(processes) as pool:
-        made = dict(zip(VARIANTS, pool.map(partial(_decoder, Path(folder)), VARIANTS), strict=True))
+        made = dict(zip(VARIANTS, pool.map(partial(_decoder, Path(folder), is_small), VARIANTS), strict=True))
         found = {name: _decoded(place) if isinstance(place, Path) else place for name, place in made.items()}
     usual = found["usual"].get("hash_of_logits")
     for one in found.values():
@@ -147,9 +147,9 @@ def decode(processes: int) -> Facts:
     return found
 
 
-def _decoder(folder: Path, name: str) -> Path | Facts:
+def _decoder(folder: Path, is_small: bool, name: str) -> Path | Facts:
     own = folder / name.replace(" ", "-")
-    command = [sys.executable, "-m", bench.gpu.decode.__name__, str(own), "--device", NAMED]
+    command = [sys.executable, "-m", bench.gpu.decode.__name__, str(own), "--device", NAMED, *["--small"] * is_small]
     trials = ["--trials", *VARIANTS[name]] if VARIANTS[name] else []
     ended = subprocess.run([*command, *trials], check=False, capture_output=True, text=True)
     return own if ended.returncode == 0 else {"failed": ended.stderr[-1500:]}
@@ -183,6 +183,7 @@ def main() -> int:
     parser.add_argument(
         "--only", nargs="+", help="parts: empty_step models ops forms graphs programs decode sanitizers"
     )
+    parser.add_argument("--small", action="store_true", help="a small decoder, where a large one takes too long")
     parser.add_argument("--ops", nargs="+", default=(), metavar="OP", help="of the ops, these")
     options = parser.parse_args()
     many, fuzz = options.processes, (options.processes, options.graphs, options.seed, options.seconds)
@@ -196,7 +197,7 @@ def main() -> int:
     }
     if IS_CUDA:  # the forms are shaders
         parts = {name: part for name, part in parts.items() if name != "forms"}
-        parts = {**parts, "decode": partial(decode, many), "sanitizers": sanitized}
+        parts = {**parts, "decode": partial(decode, many, is_small=options.small), "sanitizers": sanitized}
     known = json.loads(options.file.read_text()) if options.file.exists() else {}
     here = (cuda_suite if IS_CUDA else vulkan_suite).device_here()
     known["device"] = {"name": here.name, "driver": here.runner, "compiler": here.compiler, "file": NAMED}
