@@ -15,6 +15,7 @@ from openinfer.loops.dim import Dim
 from openinfer.loops.interpret import interpret
 from openinfer.loops.ir import Buffer, For, Kernel, Local, LoopKind, walk
 from openinfer.loops.verify import verify
+from openinfer.ops.shapes import gamma, summed
 from openinfer.synth.program.ir import KernelStep
 from openinfer.synth.targets.simt.baseline import baseline
 from openinfer.synth.targets.simt.interpret import launched
@@ -161,6 +162,27 @@ def test_convolutions_over_many_channels_are_as_good_without_tiles(device: str) 
     wanted = np.einsum("bchw,oc->bohw", x.astype(np.float64), w[..., 0, 0].astype(np.float64))
     wanted += bias.astype(np.float64)[:, None, None]
     assert np.max(np.abs(found - wanted) / np.abs(wanted)) < 2e-6
+
+
+ADVERSE = {
+    "tenths": np.full(70000, 0.1, np.float32),
+    "magnitudes": np.resize(np.array([1e4, 1e-4], np.float32), 70000),
+    "first": np.concatenate([[2.0**24], np.ones(69999)]).astype(np.float32),
+    "signs": np.resize(np.array([1e4, 1.0, -1e4, 1e-4], np.float32), 70000),
+}
+
+
+@pytest.mark.parametrize("device", ["generic", "x86-avx2"])
+def test_the_roundings_of_a_long_sum_are_those_that_its_bound_counts(device: str) -> None:
+    """A single accumulator loses all ones that follow 2**24, which is a hundred times what the bound allows."""
+    text = "dynamic { x: f32[70000]; } block entry { y = op sum_axis(x); z = op norm_axis(x, p=1.0); return y, z; }"
+    module = Synthesizer(device, name="net").synthesize(None, graph(text)).build("gcc", FLAGS)
+    allowed = gamma(summed(70000), DTYPES["f32"])
+    for name, x in ADVERSE.items():
+        found: Any = module(x=x)
+        wide = x.astype(np.float64)
+        for key, wanted in (("y", wide.sum()), ("z", np.abs(wide).sum())):
+            assert abs(float(found[key]) - wanted) <= allowed * np.abs(wide).sum(), (name, key)
 
 
 def summed_kernel(rows: int, columns: int) -> Kernel:
