@@ -156,3 +156,31 @@ def test_the_report_measures_code_stack_and_instructions(tmp_path: Path) -> None
     assert 2_000 < found.instructions < 1_000_000
     assert found.ram > plan.placed.arena_bytes + found.stack
     assert found.flash == found.code + plan.placed.weights.size
+
+
+EDGES = (0.5, 1.5, -0.5, -2.5, 126.5, 127.5, -128.5, 255.5, 2.0**20, 2.0**31, 3e9, 1e30, np.inf, np.nan)
+QUANTIZED = f"""
+dynamic {{ x: f32[{2 * len(EDGES)}]; }}
+constant {{ one: f32 @init(1.0); low: i8 @init(-128); high: u8 @init(255); far: i16 @init(-32768); }}
+volatile {{ a: i8[{2 * len(EDGES)}]; b: u8[{2 * len(EDGES)}]; c: i16[{2 * len(EDGES)}]; d: i8[{2 * len(EDGES)}]; }}
+block entry {{
+    op quantize(x, one, low, to=i8) >> a;
+    op quantize(x, one, high, to=u8) >> b;
+    op quantize(x, one, far, to=i16) >> c;
+    op quantize(x, one, to=i8) >> d;
+    return a, b, c, d;
+}}
+"""
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_quantization_saturates_on_the_board(level: str, tmp_path: Path) -> None:
+    """Whatever is rounded: numbers that no integer holds, infinities and NaN."""
+    source = graph(QUANTIZED)
+    executor = Simulator(None).with_trace("off").make_executor(source)
+    step = _step(executor, {"x": np.array([*EDGES, *(-one for one in EDGES)], np.float32)})
+    Synthesizer("cortex-m4", name="edges", weights="array").synthesize(None, source).emit(tmp_path, [step])
+    assert "oi_qadd" in (tmp_path / "src/kernels.c").read_text("ascii")
+    ended = make(tmp_path, "selftest", f"CFLAGS={level} {STRICT}")
+    count = 4 * 2 * len(EDGES)
+    assert ended.stdout == f"{count} of {count} values are right\n", ended.stdout + ended.stderr
