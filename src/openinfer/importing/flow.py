@@ -28,11 +28,11 @@ from openinfer.ops.types import Shape
 
 MOST_UNROLLED = 256
 """Iterations of a loop that are written one by one where it cannot be a loop."""
-Body = tuple[tuple[DraftStep, ...], tuple[DraftOperand, ...]]
+Arm = tuple[tuple[DraftStep, ...], tuple[DraftOperand, ...]]
 """The steps of a branch, and what it gives."""
 
 
-def branched(emit: Emitter, flag: DraftValue, then: Body, other: Body, advice: str) -> tuple[DraftOperand, ...]:
+def branched(emit: Emitter, flag: DraftValue, then: Arm, other: Arm, advice: str) -> tuple[DraftOperand, ...]:
     """Both bodies as blocks, of which a flag chooses one."""
     outputs = [emit.declare(*_common_type(*pair, advice)) for pair in zip(then[1], other[1], strict=True)]
     ends = [_results_into(emit, results, outputs) for _, results in (then, other)]
