@@ -191,8 +191,8 @@ PROGRAM_BUGS = (
     Bug(
         "a write of what was read from a table is a view",
         "synth/targets/c/parts.py",
-        "is_view = step.action is Action.READ and step.value in",
-        "is_view = step.value in",
+        "return step.action is Action.READ and step.value in",
+        "return step.value in",
         PROGRAMS,
         "agree[7]",
     ),

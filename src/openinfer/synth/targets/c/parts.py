@@ -73,18 +73,21 @@ class Parts:
         self._table_access(step, access, checks, depth + 1)
         file.line(depth, "}")
 
+    def _is_view(self, step: TableStep) -> bool:
+        """Whether what is read stays where it is."""
+        return step.action is Action.READ and step.value in self._placed.memory.views
+
     def _copied(self, cells: RingCells, step: TableStep, depth: int) -> None:
         """Cells at a place that is known."""
         assert step.value is not None
-        is_view = step.action is Action.READ and step.value in self._placed.memory.views
-        for line in cells.lines(self._pointers.pointer(step.value), is_view=is_view):
+        for line in cells.lines(self._pointers.pointer(step.value), is_view=self._is_view(step)):
             self._file.line(depth + 1, line)
         self._file.line(depth, "}")
 
     def _table_access(self, step: TableStep, access: TableAccess, checks: SliceChecks, depth: int) -> None:
         """What is done to the cells that were picked."""
         file = self._file
-        is_view = step.action is Action.READ and step.value in self._placed.memory.views
+        is_view = self._is_view(step)
         called = "oi_table_view" if is_view else self._calls.tables.get(step.action)
         file.needs |= set() if called is None else {called}
         if step.action is Action.RESET:
