@@ -6,6 +6,7 @@ from it. What both make of a model is kept, since calibrating takes a while.
 """
 
 import hashlib
+import logging
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,8 @@ def _quantized_onnx(original: Model, folder: Path) -> bytes:
     given, made = folder / "float.onnx", folder / "qdq.onnx"
     given.write_bytes(original.onnx())
     own = {"quant_format": QuantFormat.QDQ, "activation_type": QuantType.QUInt8, "weight_type": QuantType.QInt8}
+    logging.disable(logging.WARNING)  # it advises to optimize the graph first, which its runtime does itself
     quantize_static(str(given), str(made), _Reader(original), per_channel=True, **own)
+    logging.disable(logging.NOTSET)
     given.unlink()
     return made.read_bytes()

@@ -22,7 +22,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from openinfer.synth.targets.cpu.machine import host
 
 BUILD = Path("build/bench")
-ROUNDS, QUICK = 11, 3
+ROUNDS, QUICK = 9, 3
 
 
 def options_of(arguments: list[str] | None) -> argparse.Namespace:
