@@ -12,6 +12,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
@@ -54,11 +55,11 @@ def raw_step(module: CompiledModule) -> Callable[[], None]:
     return step
 
 
-def ours(case: Case, device: str, folder: Path, wanted: Any) -> Facts:
+def ours(case: Case, device: str, folder: Path, wanted: Any, steps: int) -> Facts:
     """A generated program: whether it is right, and how long it takes."""
     model = case.model
     with model.saved(folder) as loader:
-        plan = Synthesizer(device, name="model").synthesize(loader, graph(model.text))
+        plan = Synthesizer(device, name="model").synthesize(loader, graph(model.text), sizes=model.settled or None)
         start = perf_counter()
         plan.build()
         built = perf_counter() - start
@@ -71,7 +72,7 @@ def ours(case: Case, device: str, folder: Path, wanted: Any) -> Facts:
         found |= {"disagreement": gap, "agrees": bool(gap <= case.tolerance)}
         found["launches"] = len(plan.project.kernels.calls)
         module.insert(model.inputs)
-        return found | timed(raw_step(module))
+        return found | timed(raw_step(module), steps)
 
 
 def simulated(case: Case, folder: Path) -> Any:
@@ -87,7 +88,7 @@ def measured(name: str, devices: Sequence[str], ways: Sequence[str], *, is_dry: 
     """Everything about a case."""
     from bench.gpu import torch_side
 
-    case = CASES[name][is_dry]()
+    case, steps = CASES[name][is_dry](), 3 if is_dry else STEPS
     most = torch_side.ceilings()
     floor = 1e6 * max(case.model.read_bytes / most["bytes"], case.flops / most[case.unit])
     found: Facts = {"name": case.model.name, "floor_us": round(floor, 1), "runs": {}}
@@ -95,11 +96,11 @@ def measured(name: str, devices: Sequence[str], ways: Sequence[str], *, is_dry: 
         wanted = torch_side.result(case) if case.module else simulated(case, Path(folder))
         for device in devices:
             try:
-                found["runs"][device] = ours(case, device, Path(folder), wanted)
+                found["runs"][device] = ours(case, device, Path(folder), wanted, steps)
             except Exception:  # noqa: BLE001  (the others are measured all the same)
                 found["runs"][device] = {"failed": format_exc(limit=-3)[-1500:]}
     if case.module:
-        found["runs"] |= torch_side.measured(case, list(ways), timed)
+        found["runs"] |= torch_side.measured(case, list(ways), partial(timed, steps=steps))
     for one in found["runs"].values():
         if one.get("us"):
             one["percent_of_ceiling"] = round(100 * floor / one["us"], 1)
