@@ -248,7 +248,7 @@ class ScalarPrinter:
         limited = _limited(value) if self.dialect.saturates else None
         if limited is not None:
             operand, name, bits = limited
-            return ExprText(f"{self.need(name)}({self._limitable(operand)}, {bits})")
+            return ExprText(f"{self.need(name)}({_limitable(self, operand)}, {bits})")
         left, right = _term(self, value.left), _term(self, value.right)
         op = value.op
         if op == "xor" and dtype.kind == "bool":
@@ -278,16 +278,6 @@ class ScalarPrinter:
         # Nothing goes wrong with divisors that are positive.
         is_plain = interval(value.right, self.ranges)[0] >= 1
         return joined(left, _PLAIN[op], right) if is_plain else self._function(op, dtype, left, right)
-
-    def _limitable(self, value: Scalar) -> str:
-        """What is limited afterwards: steps and what is added to them need not be before, if sums saturate."""
-        match value:
-            case Binary("add", Unary("steps", operand), point):
-                return f"{self.need('oi_qadd')}({self.need('oi_whole_f32')}({self.text(operand)}), {self.text(point)})"
-            case Unary("steps", operand):
-                return f"{self.need('oi_whole_f32')}({self.text(operand)})"
-            case _:
-                return self.text(value)
 
     def _position(self, value: Binary, left: ExprText, right: ExprText) -> ExprText:
         """Arithmetic on positions of two types: in the narrower one where all of it fits, else in the wider one."""
@@ -365,6 +355,17 @@ def _is_open_remainder(value: Binary, widths: Widths) -> bool:
 def _is_small(value: Scalar) -> bool:
     """Whether a value is an integer of fewer than 32 bits, straight from memory."""
     return isinstance(value, Load) and value.dtype.kind in ("int", "uint") and value.dtype.bits < 32
+
+
+def _limitable(printer: ScalarPrinter, value: Scalar) -> str:
+    """What is limited afterwards: steps and what is added to them need not be before, if sums saturate."""
+    match value:
+        case Binary("add", Unary("steps") as steps, point):
+            return f"{printer.need('oi_qadd')}({_limitable(printer, steps)}, {printer.text(point)})"
+        case Unary("steps", operand):
+            return f"{printer.need('oi_whole_f32')}({printer.text(operand)})"
+        case _:
+            return printer.text(value)
 
 
 def _term(printer: ScalarPrinter, value: Scalar) -> ExprText:
