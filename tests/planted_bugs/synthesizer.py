@@ -6,6 +6,7 @@ WITNESSES = "tests/differential/test_witnesses.py"
 FOUND = "tests/differential/test_found.py"
 BYTES = "tests/synth/test_byte_contraction.py"
 WINDOWS = "tests/synth/test_windows.py"
+WORDS = "tests/synth/test_words.py"
 
 SYNTHESIZER_BUGS = (
     Bug(
@@ -39,6 +40,22 @@ SYNTHESIZER_BUGS = (
         "return total",
         BYTES,
         "every_size and flipped",
+    ),
+    Bug(
+        "the bytes of a Cortex-M's weights are not in the order of its pairs",
+        "synth/targets/cpu/words.py",
+        "packing = crossed(plain)",
+        "packing = plain",
+        WORDS,
+        "rows_of_numbers",
+    ),
+    Bug(
+        "the second of two windows on a Cortex-M sees what the first does",
+        "synth/targets/cpu/emit/word_windows.py",
+        "sums[1] = {self.alone}(p + 1, ",
+        "sums[1] = {self.alone}(p, ",
+        WORDS,
+        "windows_of_three",
     ),
     Bug(
         "bytes behind the last line of a panel count",
