@@ -15,6 +15,8 @@ SIMULATED = "tests/synth/vulkan/test_simulator_on_lavapipe.py"
 MADE_UP = "tests/sim/test_backend.py"
 RECORDED = "tests/synth/vulkan/test_recorded_steps.py"
 CUDA_KERNELS = "tests/synth/cuda/test_kernels.py"
+READY = "tests/synth/test_simt_ready.py"
+ATTENTION = "tests/synth/test_simt_attention.py"
 
 DEVICE_BUGS = (
     Bug(
@@ -282,5 +284,29 @@ DEVICE_BUGS = (
         "end = end if taken is None else end",
         MADE_UP,
         "clock_counts",
+    ),
+    Bug(
+        "a launch reads what others write before they have ended",
+        "synth/targets/simt/ready.py",
+        "return buffer.space is Space.WEIGHTS",
+        "return buffer.space is not Space.GROUP",
+        READY,
+        "is_not_read_before",
+    ),
+    Bug(
+        "a launch that could read anywhere looks late for failures",
+        "synth/targets/simt/ready.py",
+        "return any(isinstance(part, Load | Cast) for where in places for at in where for part in visit(at))",
+        "return False",
+        READY,
+        "guarded_first",
+    ),
+    Bug(
+        "one group of threads is taken for threads without a group",
+        "loops/rewrite.py",
+        "case For(bind=Bind.GROUP, extent=Const(value=1)):",
+        "case For(bind=Bind.GROUP, extent=Const(value=-1)):",
+        ATTENTION,
+        "one_group",
     ),
 )

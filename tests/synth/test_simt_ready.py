@@ -13,11 +13,12 @@ from tests.synth.test_simt_schedule import BF16, F32, I32
 from openinfer import DeviceArch, ModelLoader, Synthesizer, graph
 from openinfer.dtypes import DType
 from openinfer.ir.expr import Ref
-from openinfer.loops.build import index
+from openinfer.loops.build import cast, index
 from openinfer.loops.dim import Dim
 from openinfer.loops.expand import plain
 from openinfer.loops.interpret import interpret
 from openinfer.loops.ir import (
+    INDEX,
     Bind,
     Buffer,
     For,
@@ -26,6 +27,7 @@ from openinfer.loops.ir import (
     Load,
     LoopKind,
     Ready,
+    Scalar,
     ScalarVar,
     Space,
     Store,
@@ -38,7 +40,7 @@ from openinfer.oinf import save_file
 from openinfer.ops import OPS, Call, TensorType, complete, infer
 from openinfer.ops.lower.kernel import kernel_of
 from openinfer.synth.targets.simt.interpret import launched
-from openinfer.synth.targets.simt.launches import Launches
+from openinfer.synth.targets.simt.launches import Launch, Launches
 from openinfer.synth.targets.simt.machine import SimtMachine, simt_machine
 from openinfer.synth.targets.simt.ready import with_late_guards, with_ready, with_weights
 from openinfer.synth.targets.simt.schedule import scheduled
@@ -120,12 +122,27 @@ def test_late_guards_stand_before_the_first_write_and_after_reads() -> None:
     assert verify(kernel) == []
 
 
-def test_what_is_read_at_an_index_from_memory_is_guarded_first() -> None:
-    record = OPS["gather"]
-    types = (TensorType(F32, (64, 64)), TensorType(I32, (8,)))
-    call = infer(record, Call(types, complete(record, {"axis": 0})))
-    found = with_late_guards(scheduled(plain(kernel_of(record, call, (F32, I32))), MACHINE))
-    assert not any(isinstance(one, Unfailed) for each in found.launches for one in walk(each.kernel.body))
+def read_at(place: Scalar) -> Launches:
+    """Threads of a group that read an element each at some place."""
+    x, ids, y = Buffer("x", F32, (8,)), Buffer("ids", I32, (4,)), Buffer("y", F32, (4,))
+    lane, value = ScalarVar("lane"), ScalarVar("v", F32)
+    body = (Let(value, Load(x, (place,))), Store(y, (lane,), value))
+    threads = For(lane, index(4), body, LoopKind.PARALLEL, Bind.THREAD)
+    group = For(ScalarVar("group"), index(1), (threads,), LoopKind.PARALLEL, Bind.GROUP)
+    kernel = Kernel("k", (x, ids), (y,), (group,))
+    return Launches(kernel, (Launch(kernel, 4),), ())
+
+
+@pytest.mark.parametrize(
+    ("place", "is_late"),
+    [
+        (ScalarVar("lane"), True),
+        (cast(Load(Buffer("ids", I32, (4,)), (ScalarVar("lane"),)), INDEX), False),
+    ],
+)
+def test_what_is_read_at_an_index_from_memory_is_guarded_first(place: Scalar, is_late: bool) -> None:
+    (found,) = with_late_guards(read_at(place)).launches
+    assert any(isinstance(one, Unfailed) for one in walk(found.kernel.body)) is is_late
 
 
 TEXT = """

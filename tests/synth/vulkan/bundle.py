@@ -80,7 +80,18 @@ def _libraries(folder: Path) -> None:
 
 def _packages(folder: Path, python: str) -> None:
     with TemporaryDirectory() as place:
-        command = [sys.executable, "-m", "pip", "install", "--quiet", "--target", place, "--python-version", python]
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--no-compile",
+            "--target",
+            place,
+            "--python-version",
+            python,
+        ]
         subprocess.run([*command, "--only-binary", ":all:", *PACKAGES], check=True)
         for one in Path(place).iterdir():
             if not one.name.startswith(NOT_TAKEN) and one.name not in {"numpy", "bin"}:
