@@ -16,6 +16,7 @@ OPTIONS = (
     "--iree-opt-level=O3",
     "--iree-opt-data-tiling=true",
     "--iree-llvmcpu-enable-ukernels=all",
+    "--iree-llvmcpu-stack-allocation-limit=262144",  # attention needs more than the default
 )
 
 
