@@ -118,12 +118,11 @@ def long_prompt(model: ChatModel) -> str:
 
 
 def built(model: ChatModel, threads: int) -> Path:
-    """The program for a number of threads, made unless it is there."""
+    """The program for a number of threads, as it is made today."""
     folder = FOLDER / f"threads-{threads}"
-    if not (folder / "chat").exists():
-        say(f"C for {threads} threads in {folder}")
-        emit(model, folder, SYSTEM, threads=threads)
-        subprocess.run(["make", "-s", "-C", str(folder), "-j2"], check=True)
+    say(f"C for {threads} threads in {folder}")
+    emit(model, folder, SYSTEM, threads=threads)
+    subprocess.run(["make", "-s", "-C", str(folder), "-j2"], check=True)
     return folder
 
 

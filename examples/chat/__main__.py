@@ -27,7 +27,8 @@ def timed(what: str) -> Iterator[None]:
 
 def is_built() -> bool:
     """Whether the program is there, and newer than what it is made of."""
-    sources = [*HERE.iterdir(), *Path(openinfer.__file__).parent.rglob("tokenizer/**/*.[ch]")]
+    package = Path(openinfer.__file__).parent
+    sources = [*HERE.iterdir(), *(path for path in package.rglob("*") if path.suffix in (".py", ".c", ".h"))]
     return PROGRAM.exists() and PROGRAM.stat().st_mtime > max(path.stat().st_mtime for path in sources)
 
 
