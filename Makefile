@@ -137,11 +137,11 @@ test-aarch64: $(VENV)/.dev
 test-models: $(VENV)/.dev $(VENV)/.examples
 	$(BIN)/pytest -q tests/examples/real_models.py
 
-# Programs without an operating system, on an emulated Cortex-M4 board; and narrow positions, here and under sanitizers.
 # ONNX's own test cases for nodes through the importer: what agrees, and why the others are refused.
 test-onnx: $(VENV)/.dev
 	$(BIN)/python -m tests.importing.backend
 
+# Programs without an operating system, on an emulated Cortex-M4 board; and narrow positions, here and under sanitizers.
 test-cortex-m: $(VENV)/.dev
 	@$(call installed,qemu-system-arm,qemu-system-arm)
 	@$(call installed,arm-none-eabi-gcc,gcc-arm-none-eabi libnewlib-arm-none-eabi)
