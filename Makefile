@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Tests start hundreds of interpreters; without compiled files each would read all of the sources again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo chat test lint format types tests examples tools fuzz fuzz-oinf fuzz-lang fuzz-onnx fuzz-synth planted golden golden-update test-devices test-c test-vulkan test-cuda test-h200 bundle test-aarch64 test-cortex-m test-onnx test-models bench bench-all bench-oinf bench-lang bench-sim bench-synth bench-import bench-quantized bench-chat tune docs clean
+.PHONY: demo chat test lint format types tests examples tools fuzz fuzz-oinf fuzz-lang fuzz-onnx fuzz-gguf fuzz-synth planted golden golden-update test-devices test-c test-vulkan test-cuda test-h200 bundle test-aarch64 test-cortex-m test-onnx test-models bench bench-all bench-oinf bench-lang bench-sim bench-synth bench-import bench-quantized bench-chat tune docs clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/python -m examples.demo
@@ -155,7 +155,7 @@ format: $(VENV)/.dev
 
 FUZZ_COUNT ?= 200000
 FUZZ_SEED ?= 1
-fuzz: fuzz-oinf fuzz-lang fuzz-onnx fuzz-synth planted
+fuzz: fuzz-oinf fuzz-lang fuzz-onnx fuzz-gguf fuzz-synth planted
 
 fuzz-oinf: $(VENV)/.dev
 	$(BIN)/python -m tests.oinf.fuzz --count $(FUZZ_COUNT) --seed $(FUZZ_SEED)
@@ -167,6 +167,10 @@ fuzz-lang: $(VENV)/.dev
 FUZZ_ONNX_COUNT ?= 50000
 fuzz-onnx: $(VENV)/.dev
 	$(BIN)/python -m tests.importing.onnx_fuzz --count $(FUZZ_ONNX_COUNT) --seed $(FUZZ_SEED)
+
+FUZZ_GGUF_COUNT ?= 50000
+fuzz-gguf: $(VENV)/.dev
+	$(BIN)/python -m tests.importing.fuzz_gguf $(FUZZ_GGUF_COUNT) $(FUZZ_SEED)
 
 FUZZ_SYNTH_COUNT ?= 10000
 FUZZ_PROGRAM_COUNT ?= 20000

@@ -17,9 +17,11 @@ from examples.listen import example as listen
 from examples.read import example as read
 from examples.voice import spoken
 from PIL import Image, ImageDraw, ImageFont
+from tests.examples.llama_reference import LlamaReference
 from tests.examples.test_embeddings import require_agreement
 
-from openinfer import Synthesizer
+from openinfer import ModelLoader, Synthesizer
+from openinfer.tokenizer import Message
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +103,17 @@ def test_smollm2_answers(tmp_path: Path) -> None:
     for prompt, wanted in shown:
         command = ["./chat", "--greedy", "--prompt", prompt]
         assert subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout == wanted
+
+
+def test_smollm2_says_the_same_200_tokens_as_a_reference() -> None:
+    file = chat.model_file()
+    model = chat.imported_model(file)
+    asked = [Message("system", chat.SYSTEM), Message("user", "What is the capital of France?")]
+    prompt = model.form.encode(model.tokenizer, asked)
+    with ModelLoader.open(model.imported.model) as weights:
+        prefill, decode = (plan.build() for plan in model.plans(weights))
+        said, _ = chat.greedy(prefill, decode, prompt, 200)
+    assert said == LlamaReference(file).greedy(prompt, 200)
 
 
 EXAMPLES = (chat, detect, denoise, read)
