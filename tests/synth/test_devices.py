@@ -320,7 +320,8 @@ def test_a_machine_that_says_nothing_is_generic(tmp_path: Path) -> None:
 
 
 def test_every_way_to_name_a_device_leads_to_a_description() -> None:
-    assert arch_of(Device.CPU) == arch_of("cpu") == arch_of(DeviceSpec.CPU()) == DeviceArch.detect()
+    assert arch_of(Device.CPU) == arch_of("cpu") == arch_of("host") == arch_of(DeviceSpec.CPU()) == DeviceArch.detect()
+    assert arch_of(str(FOLDER / "x86-avx2.json")) == DeviceArch.named("x86-avx2")
     assert arch_of(Device.VULKAN) == arch_of(DeviceSpec.GPU().api("vulkan"))
     assert arch_of("x86-avx2") == DeviceArch.named("x86-avx2")
     assert arch_of(DeviceSpec.CPU().isa("neon")) == DeviceArch.named("aarch64-neon")

@@ -59,9 +59,7 @@ def device_called(name: str) -> "DeviceArch":
     """A device by the name of a shipped description, ``host``, or a path to a file that ends in ``.json``."""
     from openinfer.synth.devices.description import DeviceArch
 
-    if name.lower().endswith(".json"):
-        return DeviceArch.load(name)
-    return DeviceArch.detect() if name == "host" else DeviceArch.named(name)
+    return DeviceArch.called(name)
 
 
 def _print_all(*, as_json: bool) -> None:

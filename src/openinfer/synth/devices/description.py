@@ -20,6 +20,8 @@ from openinfer.synth.devices.documents import document_bytes, parsed_document, v
 FOLDER = Path(__file__).parent / "files"
 """The shipped descriptions; ``devices/`` in the repository is a link to it."""
 MAX_DEVICE_BYTES = 1 << 20
+HOST = "host"
+"""What this machine is called."""
 _Bytes = Annotated[int, Field(ge=0, lt=1 << 63)]
 _Count = Annotated[int, Field(ge=1, lt=1 << 31)]
 _Rate = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -293,6 +295,17 @@ class DeviceArch(_Section):
         return cls.load(FOLDER / f"{name}.json")
 
     @classmethod
+    def called(cls, name: str) -> Self:
+        """A device by the name of a shipped description, ``host`` for this machine, or the path of a ``.json`` file.
+
+        >>> DeviceArch.called("host").device.type
+        'cpu'
+        """
+        if name.lower().endswith(".json"):
+            return cls.load(name)
+        return cls.detect() if name == HOST else cls.named(name)
+
+    @classmethod
     def detect(cls, api: str = "c") -> Self:
         """The description of this machine: instruction set, cores, caches, memory and compiler.
 
@@ -453,10 +466,10 @@ class DeviceSpec:
 
 
 def arch_of(device: Device | DeviceSpec | DeviceArch | str) -> DeviceArch:
-    """The description of whatever names a device; a text is a kind of device or a shipped description.
+    """The description of whatever names a device; a text is a kind of device, or what ``DeviceArch.called`` takes.
 
-    >>> arch_of("generic").cpu.isa, arch_of(Device.VULKAN).device.type
-    ('generic', 'gpu')
+    >>> arch_of("generic").cpu.isa, arch_of(Device.VULKAN).device.type, arch_of("host") == arch_of(Device.CPU)
+    ('generic', 'gpu', True)
     """
     if isinstance(device, DeviceArch):
         return device
@@ -466,4 +479,4 @@ def arch_of(device: Device | DeviceSpec | DeviceArch | str) -> DeviceArch:
         return DeviceArch.detect()
     if device in tuple(Device):
         return DeviceSpec.GPU().api(str(device)).arch()
-    return DeviceArch.named(device)
+    return DeviceArch.called(device)
