@@ -39,11 +39,13 @@ from openinfer.loops.verify import verify
 from openinfer.oinf import save_file
 from openinfer.ops import OPS, Call, TensorType, complete, infer
 from openinfer.ops.lower.kernel import kernel_of
+from openinfer.synth.targets.facts import Numerics
 from openinfer.synth.targets.simt.interpret import launched
 from openinfer.synth.targets.simt.launches import Launch, Launches
 from openinfer.synth.targets.simt.machine import SimtMachine, simt_machine
 from openinfer.synth.targets.simt.ready import with_late_guards, with_ready, with_weights
 from openinfer.synth.targets.simt.schedule import scheduled
+from openinfer.synth.targets.vulkan.shader import launch_code as vulkan_code
 
 MACHINE = SimtMachine(group=16, subgroup=4, units=6)
 EVERY = ("early_launches", "late_guards", "restrict_weights")
@@ -120,6 +122,17 @@ def test_late_guards_stand_before_the_first_write_and_after_reads() -> None:
     first = next(at for at, one in enumerate(body) if isinstance(one, Unfailed))
     assert all(isinstance(one, Store) and one.buffer.space is Space.GROUP for one in body[:first])
     assert verify(kernel) == []
+
+
+def test_shaders_end_at_a_late_guard_and_have_no_other() -> None:
+    found = with_late_guards(scheduled(product(), MACHINE)).launches[0]
+    text = vulkan_code(replace(found, is_guarded=True), "k", Numerics()).code.text
+    before, _, after = text.partition("if (is_stopped) return;")
+    assert "const bool is_stopped = status.v[0] < own;" in before
+    assert "y.v[" in after
+    assert "return;" not in before
+    assert "y.v[" not in before
+    assert "is_stopped" not in vulkan_code(found, "k", Numerics()).code.text
 
 
 def read_at(place: Scalar) -> Launches:
@@ -200,5 +213,4 @@ def test_what_is_to_be_tried_compiles(files: dict[str, str], tmp_path: Path) -> 
 
 def test_other_devices_do_not_try() -> None:
     document = {**DeviceArch.named("lavapipe").to_json(), "preferences": {"trials": [*EVERY]}}
-    machine = simt_machine(DeviceArch.from_json(document))
-    assert (machine.early, machine.guards_late, machine.knows_weights) == (None, False, False)
+    assert simt_machine(DeviceArch.from_json(document)) == simt_machine(DeviceArch.named("lavapipe"))

@@ -1,5 +1,6 @@
 """Products with few vectors: one launch with what makes the vectors, and with products of the same rows."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -13,18 +14,25 @@ from openinfer.loops.interpret import interpret
 from openinfer.loops.ir import (
     ACCUMULATOR,
     Alloc,
+    Bind,
     Buffer,
     Contraction,
+    For,
+    GroupBarrier,
     Kernel,
+    Load,
     LoopKind,
     Math,
     Scalar,
     ScalarVar,
     SetLocal,
     Space,
+    WideLoad,
+    scalars,
     visit,
     walk,
 )
+from openinfer.loops.rewrite import Statements
 from openinfer.loops.verify import verify
 from openinfer.oinf import save_file
 from openinfer.synth.devices.description import DeviceArch
@@ -135,6 +143,38 @@ def rotated(heads: int, half: int, length: int, *, is_twice: bool = False) -> Ke
         builder.store(y, (h, p), a * load(angles, p) - b)
         builder.store(y, (h, p + half), a + b * load(angles, p))
     return Kernel("k", (x, w, angles), (y,), (Alloc(q), contraction(q, x, w), *builder.body))
+
+
+def around_the_first_barrier(found: Launches) -> tuple[list[str], list[str]]:
+    """Buffers that a launch reads before its threads wait for each other, and after that."""
+    loops = (one for one in walk(found.launches[0].kernel.body) if isinstance(one, For))
+    body = next(one.body for one in loops if one.bind is Bind.THREAD)
+    place = next(place for place, one in enumerate(body) if isinstance(one, GroupBarrier))
+    return list(read(body[:place])), list(read(body[place:]))
+
+
+def read(body: Statements) -> Iterator[str]:
+    for one in walk(body):
+        if isinstance(one, WideLoad):
+            yield one.buffer.name
+        parts = (part for value in scalars(one) for part in visit(value) if isinstance(part, Load))
+        yield from (part.buffer.name for part in parts if part.buffer.space is not Space.GROUP)
+
+
+def test_all_accesses_begin_before_threads_wait_for_each_other() -> None:
+    ahead, after = around_the_first_barrier(near(normed(1, 12, 128), FEW, (1, 128), (12, 128), (12, 128)))
+    assert set(ahead) == {"x", "gate", "up"}
+    assert ahead.count("x") == 2, "each of its accesses once, though a norm goes along its row twice"
+    assert not after
+    x, w, r, y = (
+        Buffer(name, BF16, shape) for name, shape in zip("xwry", ((1, 128), (12, 128), (1, 12), (1, 12)), strict=True)
+    )
+    residual = contraction(y, x, w, ACC + load(r, ScalarVar("i"), ScalarVar("j")))
+    ahead, after = around_the_first_barrier(
+        near(Kernel("k", (x, w, r), (y,), (residual,)), FEW, *(x.shape, w.shape, r.shape))
+    )
+    assert set(ahead) == {"x", "w", "r"}
+    assert not after
 
 
 @pytest.mark.parametrize(("heads", "half"), [(1, 5), (3, 4), (9, 8)])

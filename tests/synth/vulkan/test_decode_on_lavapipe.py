@@ -8,6 +8,7 @@ from bench.gpu.decode import TEXT, LlamaShape, saved
 from tests.synth.vulkan.on_device import on_lavapipe
 
 from openinfer import Simulator, Synthesizer, graph
+from openinfer.errors import ExecutionError
 from openinfer.synth.program.ir import KernelStep, LoopStep
 from openinfer.synth.targets.simt.launches import Launches
 
@@ -29,6 +30,12 @@ def test_steps_of_a_decoder_are_those_of_the_simulator(tmp_path: Path, monkeypat
     for name in ("K", "V"):
         ours, theirs = (one.fetch(name).astype(np.float32) for one in (module, executor))
         np.testing.assert_allclose(ours, theirs, atol=0.1)
+    # Launches look whether an earlier one has failed where they begin to write: then, nothing is written.
+    before = module.save_state()
+    module.insert({"token": np.array([SMALL.classes], np.int32)})
+    with pytest.raises(ExecutionError, match="an index is out of range"):
+        module.run_step()
+    assert module.save_state() == before
 
 
 def test_a_layer_of_a_decoder_is_few_launches(tmp_path: Path) -> None:

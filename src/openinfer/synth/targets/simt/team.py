@@ -105,7 +105,7 @@ class LaneTeam:
         first: list[Statement] = []
         rest: list[Statement] = [Local(parts[each.var.name], each.first) for each in one.reductions]
         for statement in (statement for copies in made for statement in copies.first):
-            loaded, lets = _as_words(statement, self.names)
+            loaded, lets = as_words(statement, self.names) if isinstance(statement, WideLoad) else (statement, [])
             first.append(loaded)
             rest += lets
         rest += [statement for copies in made for statement in (*copies.body, *copies.last)]
@@ -265,12 +265,12 @@ class LaneTeam:
         return found
 
 
-def _as_words(one: Statement, names: FreshNames) -> tuple[Statement, list[Statement]]:
+def as_words(one: WideLoad, names: FreshNames) -> tuple[WideLoad, list[Let]]:
     """An access as one of words, and what makes elements of them later: nothing waits for the access before."""
-    if not isinstance(one, WideLoad) or one.buffer.dtype.name != "bf16":
+    if one.buffer.dtype.name != "bf16":
         return one, []
     words = [names.var(one.buffer.name, _U32) for _ in range(0, len(one.variables), 2)]
-    lets: list[Statement] = []
+    lets: list[Let] = []
     for place, var in enumerate(one.variables):
         word, high = words[place // 2], place % 2
         shifted = Binary("and", word, Const(0xFFFF0000, _U32)) if high else Binary("shl", word, Const(16, _U32))

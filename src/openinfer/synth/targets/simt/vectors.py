@@ -36,6 +36,7 @@ from openinfer.loops.ir import (
     visit,
 )
 from openinfer.loops.rewrite import Statements, changed, changed_statements, replaced, straightened, variables_of
+from openinfer.synth.targets.simt.early import EarlyLoads
 from openinfer.synth.targets.simt.launches import Launch, Launches
 from openinfer.synth.targets.simt.machine import SimtMachine
 from openinfer.synth.targets.simt.products import VectorProduct, vector_product, with_fused_sums
@@ -142,10 +143,12 @@ class _Vectors:
         total, number = prod(extents), self._lane // machine.subgroup
         # What a row begins with is on its way while the vectors are made: of the last one, where there is none.
         first, rest = self._row(pair("min", group * per + number, index(total - 1)))
+        early = EarlyLoads({self._lane.name, self._member.name}, names)
+        made = early.without_accesses(straightened(tuple(self._made(team))))
         body: list[Statement] = [
             Let(self._member, self._lane % machine.subgroup),
-            *first,
-            *self._made(team),
+            *self._first(early, first),
+            *made,
             If(group * per + number < total, rest),
         ]
         if needed > count:
@@ -228,7 +231,13 @@ class _Vectors:
         stores = [
             one for number, at in places for one in self._stored({**at, **indices}, [own[number] for own in sums])
         ]
-        return (*lets, *first), (*zeros, *with_fused_sums(rest, self._machine), *stores)
+        early = EarlyLoads({var.name for var in indices.values()}, names)
+        done = early.with_operands(tuple(stores))
+        return (*lets, *self._first(early, first)), (*zeros, *with_fused_sums(rest, self._machine), *done)
+
+    def _first(self, early: EarlyLoads, weights: Statements) -> Statements:
+        """Accesses at the beginning: those come last that may have to wait for the launch before."""
+        return (*weights, *early.statements) if self._machine.early else (*early.statements, *weights)
 
     def _named_alike(self, one: VectorProduct, indices: Mapping[Scalar, Scalar]) -> dict[Scalar, Scalar]:
         """The last product's names for the indices of another, but for those of a row, which has its own."""

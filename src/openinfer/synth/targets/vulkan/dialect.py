@@ -7,6 +7,7 @@ shader may hold several.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from enum import Enum
 from functools import partial
 from math import copysign, isfinite, isnan
 
@@ -126,11 +127,24 @@ def _store(dtype: DType, element: str, value: str) -> str:
 # --- kernels ----------------------------------------------------------------------------------------------------------
 
 
-def _framed(dialect: Dialect, kernel: KernelSignature, lines: Sequence[str], *, is_guarded: bool = False) -> Framed:
+class LaunchGuard(Enum):
+    """Where a launch looks whether an earlier one has failed."""
+
+    NONE = ""
+    """It relies on no other."""
+    FIRST = "if (own != 0u && status.v[0] < own) return;"
+    """Before anything else."""
+    LATE = "const bool is_stopped = status.v[0] < own;"
+    """Where ``Unfailed`` stands. The access is on its way from the beginning on; less than 0 is nothing."""
+
+
+def _framed(
+    dialect: Dialect, kernel: KernelSignature, lines: Sequence[str], *, guard: LaunchGuard = LaunchGuard.NONE
+) -> Framed:
     """A launch as a function without parameters."""
     given = [one for one in kernel.memory if one.space not in (Space.OWN, Space.GROUP)]
     memory = [one for one in given if one.name not in kernel.unused]
-    has_status = kernel.can_fail or is_guarded
+    has_status = kernel.can_fail or guard is not LaunchGuard.NONE
     count = len(memory) + len(kernel.sizes) + 2 * has_status
     head = _given(count)
     places = iter(f"given{number}" for number in range(count))
@@ -140,8 +154,8 @@ def _framed(dialect: Dialect, kernel: KernelSignature, lines: Sequence[str], *, 
         head.append(f"const {kind} s_{size} = {kind}({next(places)}.x);")
     if has_status:
         head += [f"{WORDS} status = {WORDS}({next(places)});", f"const uint32_t own = {next(places)}.x;"]
-    if is_guarded:
-        head.append("if (own != 0u && status.v[0] < own) return;")
+    if guard is not LaunchGuard.NONE:
+        head.append(guard.value)
     head += [_array(dialect, one) for one in kernel.scratch if one.space is Space.OWN]
     body = with_glsl_numbers("\n".join([*(f"{PAD}{one}" for one in head), *lines]))
     shared = "".join(f"shared {_array(dialect, one)}\n" for one in kernel.scratch if one.space is Space.GROUP)
@@ -171,10 +185,10 @@ def _array(dialect: Dialect, buffer: Buffer) -> str:
 _WORDS_OF_GLSL = """
 active and arguments asm atomic_uint attribute bool break buffer case cast centroid class coherent common const continue
 default demote device discard do double else enum extern external false filter fixed flat float for goto half highp
-hvec2 hvec3 hvec4 if image in inline inout input int interface invariant layout long lowp main mediump more namespace
-noinline noperspective not or out output own partition patch precise precision public put readonly resource restrict
-return sample sampler shared short sizeof smooth static status struct subroutine superp switch template texture this
-true typedef uint uniform union unsigned using varying vec2 vec3 vec4 void volatile while writeonly xor
+hvec2 hvec3 hvec4 if image in inline inout input int interface invariant is_stopped layout long lowp main mediump more
+namespace noinline noperspective not or out output own partition patch precise precision public put readonly resource
+restrict return sample sampler shared short sizeof smooth static status struct subroutine superp switch template texture
+this true typedef uint uniform union unsigned using varying vec2 vec3 vec4 void volatile while writeonly xor
 """
 """Keywords, and names that functions of kernels have for themselves."""
 
@@ -231,8 +245,8 @@ def has_near_quotients(numerics: Numerics) -> bool:
     return numerics.division != "exact" and numerics.fma == "exact"
 
 
-def glsl(numerics: Numerics, *, is_guarded: bool = False) -> Dialect:
-    """GLSL for a device that rounds so; ``is_guarded`` if a launch relies on what an earlier one has checked."""
+def glsl(numerics: Numerics, guard: LaunchGuard = LaunchGuard.NONE) -> Dialect:
+    """GLSL for a device that rounds so, for a launch that relies so on what earlier ones have checked."""
     functions, about = GLSL.functions, GLSL.about
     is_fused = numerics.fma == "exact"
     if numerics.division != "exact":
@@ -243,7 +257,7 @@ def glsl(numerics: Numerics, *, is_guarded: bool = False) -> Dialect:
         about = {(name, kind): own for (name, _), own in _FEW.items() for kind in small}
     if has_near_quotients(numerics):
         about = {**about, **_NEAR}
-    return replace(GLSL, functions=functions, about=about, frame=partial(_framed, is_guarded=is_guarded))
+    return replace(GLSL, functions=functions, about=about, frame=partial(_framed, guard=guard))
 
 
 def known_words(numerics: Numerics) -> dict[str, int]:

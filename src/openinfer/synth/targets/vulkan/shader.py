@@ -6,12 +6,12 @@ from functools import partial
 
 from openinfer.dtypes import DTYPES
 from openinfer.loops.cse import with_names
-from openinfer.loops.ir import Kernel, Space
+from openinfer.loops.ir import Kernel, Space, Statement, Unfailed, walk
 from openinfer.loops.rewrite import variables_of, with_buffers
 from openinfer.synth.targets.cstyle import statements
 from openinfer.synth.targets.cstyle.statements import Printed
 from openinfer.synth.targets.cstyle.support import Need
-from openinfer.synth.targets.cstyle.templates import Templates
+from openinfer.synth.targets.cstyle.templates import KernelWriter, PrintStatement, Templates
 from openinfer.synth.targets.facts import Feature, Numerics
 from openinfer.synth.targets.gpu.arguments import LaunchCode, arguments_of
 from openinfer.synth.targets.simt.launches import Launch
@@ -19,6 +19,7 @@ from openinfer.synth.targets.vulkan.dialect import (
     PUSHED,
     STORED,
     WORDS,
+    LaunchGuard,
     glsl,
     has_near_quotients,
     known_words,
@@ -55,18 +56,28 @@ def _prepared(kernel: Kernel, *, has_inverses: bool = False) -> Kernel:
     return replace(kernel, body=with_exact_names(body, taken | {var.name for var in variables_of(body)}))
 
 
+def _templates(*, has_inverses: bool, is_guarded: bool) -> Templates:
+    def unfailed(_one: Unfailed, writer: KernelWriter, depth: int) -> None:
+        if is_guarded:
+            writer.line(depth, "if (is_stopped) return;")
+
+    own: dict[type[Statement], PrintStatement] = {**GLSL_THREADS.statements(), Unfailed: unfailed}
+    return Templates(partial(_prepared, has_inverses=has_inverses), loops=GLSL_THREADS.loops(), statements=own)
+
+
 _TEMPLATES = {
-    has_inverses: Templates(
-        partial(_prepared, has_inverses=has_inverses), loops=GLSL_THREADS.loops(), statements=GLSL_THREADS.statements()
-    )
+    (has_inverses, is_guarded): _templates(has_inverses=has_inverses, is_guarded=is_guarded)
     for has_inverses in (False, True)
+    for is_guarded in (False, True)
 }
 
 
 def launch_code(launch: Launch, name: str, numerics: Numerics) -> LaunchCode:
     """A launch as a function of this name, for a device that rounds so."""
-    dialect = glsl(numerics, is_guarded=launch.is_guarded)
-    templates = _TEMPLATES[has_near_quotients(numerics)]
+    is_late = any(isinstance(one, Unfailed) for one in walk(launch.kernel.body))
+    late = LaunchGuard.LATE if is_late else LaunchGuard.FIRST
+    dialect = glsl(numerics, late if launch.is_guarded else LaunchGuard.NONE)
+    templates = _TEMPLATES[has_near_quotients(numerics), launch.is_guarded]
     code = statements.printed(_with_shared_names(launch.kernel, name), name, dialect, templates)
     return LaunchCode(name, code, arguments_of(launch.kernel, code, is_guarded=launch.is_guarded))
 
