@@ -16,7 +16,7 @@ from tests.differential.programs.reducing import reduced
 from tests.differential.programs.structures import program_of
 from tests.differential.programs.tree import Count, Program, walk
 
-PROGRAMS = 300
+PROGRAMS = 180
 ALONE = (
     "tree",
     "numbers",
