@@ -204,7 +204,7 @@ def test_the_two_graphs_of_a_page_differ(code: Code) -> None:
 
 
 def test_what_a_graph_alone_shows_is_explained_with_graphs() -> None:
-    from_elsewhere = {Code.BAD_JSON, Code.BAD_DOCUMENT, Code.BAD_SOURCE_FILE} | OF_RUNNING
+    from_elsewhere = {Code.BAD_JSON, Code.BAD_DOCUMENT, Code.BAD_SOURCE_FILE, Code.BAD_PROJECT} | OF_RUNNING
     of_graphs = {code for code in Code if code[:2] in ("E1", "E2", "E4", "E5", "E6", "W9")} - from_elsewhere
     assert set(written_in("oig")) == of_graphs | OF_BINDING
 

@@ -15,8 +15,8 @@ from openinfer.ir import Graph
 from openinfer.lang import graph, load_graph, parse
 
 CASES = Path(__file__).with_name("diagnostics.txt")
-ELSEWHERE = {"E110", "E111", "E112", "E204"}
-"""Codes of JSON, of files and of strict mode, which have tests of their own below."""
+ELSEWHERE = {"E110", "E111", "E112", "E113", "E204"}
+"""Codes of JSON, of files, of projects and of strict mode, which have tests of their own."""
 WITH_A_MODEL = {f"E{n}" for n in (206, 207, 208, 209, 210, 410, 411, 412, 413, 507, 508, 509, 510, 511)}
 """Codes of binding and of running, which need more than a text: ``tests/check`` and ``tests/sim`` have them."""
 

@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 from openinfer.check.links import GIVE_A_MODEL, Links
 from openinfer.check.sizes import Sizes
-from openinfer.errors import Code, Diagnostic
+from openinfer.errors import Code, Diagnostic, fixes_of
 
 _MOST_NAMED = 6
 
@@ -29,9 +29,19 @@ def told_once(problems: list[Diagnostic], sizes: Sizes, links: Links) -> list[Di
     ]
 
 
+def without_what_a_model_gives(problems: list[Diagnostic]) -> list[Diagnostic]:
+    """What is wrong with a graph that was given neither a model nor sizes.
+
+    Where it needs them, its types are not known, and only ops that there are not are certain to be wrong.
+    """
+    if any(problem.code in (Code.UNKNOWN_SIZE, Code.UNKNOWN_LINK) for problem in problems):
+        return [problem for problem in problems if problem.code is Code.UNKNOWN_OP]
+    return problems
+
+
 def _is_lacking(problem: Diagnostic) -> bool:
     """Whether a model could be all that is missing; a name that looks misspelt is a mistake of its own."""
-    is_guessed = problem.help is not None and problem.help.startswith("did you mean")
+    is_guessed = bool(fixes_of(problem.help))
     return problem.code in (Code.UNKNOWN_SIZE, Code.UNKNOWN_LINK) and problem.span is not None and not is_guessed
 
 

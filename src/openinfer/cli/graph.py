@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from openinfer.cli.options import ModelPath, SizeOptions, StrictOption, parsed_sizes
-from openinfer.errors import Code, Diagnostic, GraphError, OpenInferError
+from openinfer.errors import Diagnostic, GraphError, OpenInferError
 from openinfer.ir import Graph, validate
 from openinfer.ir.schema import graph_schema
 from openinfer.lang import parse
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 GraphFile = Annotated[
     str, typer.Argument(metavar="GRAPH", help="A graph: .oig source, .json, or - for standard input.")
 ]
-_OF_THE_MODEL = (Code.UNKNOWN_SIZE, Code.UNKNOWN_LINK)
-"""What a graph lacks that needs a model, or sizes, to be bound."""
 Output = Annotated[str | None, typer.Option("--output", "-o", help="Where to write; standard output without it.")]
 
 
@@ -72,15 +70,15 @@ def _checked(path: str, model_path: str | None, sizes: Mapping[str, int], *, str
             return _Report(problems)
         # Here, not above: fmt and graph need no op records.
         from openinfer.check import check as checked
+        from openinfer.check.without_model import without_what_a_model_gives
 
         model = ModelLoader.open(model_path) if model_path is not None else None
         binding = checked(found, model, sizes, strict=strict)
     except OpenInferError as error:
         return _Report(list(error.diagnostics))
     more = [problem for problem in binding.problems if problem not in problems]
-    if model is None and not sizes and any(problem.code in _OF_THE_MODEL for problem in more):
-        return _Report([*problems, *(problem for problem in more if problem.code is Code.UNKNOWN_OP)])
     is_asked_for = model is not None or bool(sizes)
+    more = more if is_asked_for else without_what_a_model_gives(more)
     return _Report([*problems, *more], _summary(binding.bound) if binding.bound and is_asked_for else [])
 
 

@@ -1,5 +1,6 @@
 """Diagnostics and the exceptions that carry them. Knows nothing of the rest of the package."""
 
+from openinfer.errors.advice import Advice, Fix, FixPlace, fixes_of
 from openinfer.errors.codes import Code
 from openinfer.errors.diagnostic import (
     DeviceError,
@@ -19,6 +20,7 @@ from openinfer.errors.spans import ByteSpan, DocumentSpan, FileSpan, GraphPlace,
 from openinfer.errors.words import counted
 
 __all__ = [
+    "Advice",
     "ByteSpan",
     "Code",
     "DeviceError",
@@ -27,6 +29,8 @@ __all__ = [
     "ExecutionError",
     "Explanation",
     "FileSpan",
+    "Fix",
+    "FixPlace",
     "GraphError",
     "GraphPlace",
     "ImportingError",
@@ -39,6 +43,7 @@ __all__ = [
     "TensorError",
     "counted",
     "explanation",
+    "fixes_of",
     "nearest",
     "printable",
     "without_colours",

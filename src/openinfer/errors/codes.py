@@ -27,6 +27,7 @@ class Code(StrEnum):
     BAD_JSON = "E110"
     BAD_DOCUMENT = "E111"
     BAD_SOURCE_FILE = "E112"
+    BAD_PROJECT = "E113"
 
     # E2xx: names
     UNKNOWN_VARIABLE = "E201"

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 
+from openinfer.errors.advice import Advice, Fix
 from openinfer.errors.codes import Code
 from openinfer.errors.spans import ByteSpan, Place
 
@@ -128,4 +129,6 @@ def nearest(name: str, candidates: Iterable[str]) -> str | None:
     matches = get_close_matches(name, candidates, n=3, cutoff=0.6)
     if not matches:
         return None
-    return f"did you mean {' or '.join(repr(match) for match in matches)}?"
+    return Advice(
+        f"did you mean {' or '.join(repr(match) for match in matches)}?", *(Fix(match, name) for match in matches)
+    )

@@ -6,6 +6,7 @@ otherwise behind the statement that went wrong.
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -67,7 +68,37 @@ def _grammar() -> Lark:
 
 def parse_tree(source: Source) -> tuple[Tree[SourceToken] | None, list[Diagnostic]]:
     """The syntax tree of a text and the errors found; the tree is None where there are any."""
-    return _Parse(source).run()
+    parse = _Parse(source)
+    tree = parse.run()
+    return (None if parse.problems else tree), parse.problems
+
+
+@dataclass(frozen=True)
+class RecoveredTree:
+    """What can be understood of a text, for editors: a text that is being typed is wrong most of the time."""
+
+    tree: Tree[SourceToken] | None
+    """The statements and declarations that are right; None where there are too many errors to tell."""
+    problems: list[Diagnostic]
+    tokens: list[SourceToken]
+    """All tokens, those of wrong statements too."""
+
+
+def recovered_tree(source: Source) -> RecoveredTree:
+    """The syntax tree of a text without what is wrong in it; bodies that are still open end with the text.
+
+    >>> found = recovered_tree(Source("g.oig", "block entry { op neg(x) >> y; op ne"))
+    >>> [child.data for child in found.tree.find_data("op")], len(found.problems)
+    (['op'], 1)
+    """
+    parse = _Parse(source)
+    tree = parse.run()
+    if tree is None and len(parse.problems) < MAX_ERRORS:
+        tree = parse.closed()
+    read = parse.fed[-1].end_pos if parse.fed else 0
+    rest = tokens(source.text[read:], lambda: ())
+    moved = (SourceToken(one.type, one.value, one.start_pos + read, one.end_pos + read) for one in rest)
+    return RecoveredTree(tree, parse.problems, [*parse.fed, *moved])
 
 
 class _Parse:
@@ -82,21 +113,27 @@ class _Parse:
         self.in_header = False
         self.start = 0
         self.inside: list[str] = []
+        self.fed: list[SourceToken] = []
 
-    def run(self) -> tuple[Tree[SourceToken] | None, list[Diagnostic]]:
+    def run(self) -> Tree[SourceToken] | None:
         for token in tokens(self.source.text, self._accepted):
+            self.fed.append(token)
+            closes_nothing = token.type == "_RBRACE" and not any(one.type == "_LBRACE" for one in self.open)
             if not self._track_depth(token):
-                return None, self.problems
-            if self.skipping:
+                return None
+            if closes_nothing and not self.skipping:
+                # To be fed this, the parser would first take all that it has read for a complete graph.
+                self._unexpected(token)
+                self.skipping = True
+            elif self.skipping:
                 self._resume(token)
             else:
                 self._feed(token)
             self._track_statement(token)
             self.previous = token
             if len(self.problems) >= MAX_ERRORS:
-                return None, self.problems
-        tree = self._finish()
-        return (None if self.problems else tree), self.problems
+                return None
+        return self._finish()
 
     def _accepted(self) -> Any:
         return self.state.parse_conf.states[self.state.position]
@@ -165,6 +202,18 @@ class _Parse:
             if not self.skipping:
                 self._unexpected(end)
             return None
+        return tree
+
+    def closed(self) -> Tree[SourceToken] | None:
+        """The tree of what is right, with the bodies that are still open ended here."""
+        place = len(self.source.text)
+        while True:
+            if self._takes("$END") or not self._unwind("_RBRACE"):
+                break
+            self.state.feed_token(SourceToken("_RBRACE", "", place, place))
+        if not self._takes("$END") and not self._unwind("$END"):
+            return None
+        tree: Tree[SourceToken] = self.state.feed_token(SourceToken("$END", "", place, place), is_end=True)
         return tree
 
     # --- recovery -------------------------------------------------------------------------------------------------

@@ -28,9 +28,14 @@ def parse(text: str, name: str = "<graph>", *, strict: bool = False) -> Parsed:
         if tree is None:
             return Parsed(Graph.of((), (), ()), problems)
         parsed = lower(source, tree)
+    return validated(source, parsed, strict=strict)
+
+
+def validated(source: Source, parsed: Parsed, *, strict: bool = False) -> Parsed:
+    """A graph with what is wrong with its structure added to its problems, unless they are errors already."""
     if any(not problem.code.is_warning for problem in parsed.problems):
         return parsed
-    end = len(text.rstrip())
+    end = len(source.text.rstrip())
     structure = validate(parsed.graph, strict=strict, end=Span(source, end, end))
     return Parsed(parsed.graph, [*parsed.problems, *structure])
 
