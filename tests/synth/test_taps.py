@@ -15,7 +15,7 @@ from openinfer.synth.pipeline import Synthesizer
 from openinfer.synth.program.ir import KernelStep
 from openinfer.synth.targets.cpu import schedule, windows
 from openinfer.synth.targets.cpu.divide import divided
-from openinfer.synth.targets.cpu.machine import AVX512, CpuMachine, runnable
+from openinfer.synth.targets.cpu.machine import AVX2, AVX512, CpuMachine, runnable
 from openinfer.synth.targets.cpu.taps import CpuTaps
 
 CASES: list[Case] = [
@@ -98,6 +98,14 @@ def test_threads_share_the_groups() -> None:
     outermost = divided(kernel, 2, 0.0).body[0]
     assert isinstance(outermost, For)
     assert outermost.bind is Bind.PART
+
+
+@pytest.mark.parametrize(("target", "run"), [(AVX512, 3), (AVX2, 1)], ids=["can", "cannot"])
+def test_what_neighbouring_offsets_see_is_loaded_once_where_vectors_can_be_moved(target: CpuMachine, run: int) -> None:
+    kernel, _ = made(("conv2d", (1, 4, 14, 14), (4, 1, 3, 3), {"pads": [1], "groups": 4}), target)
+    template = contraction(kernel).template
+    assert isinstance(template, CpuTaps)
+    assert template.run == run
 
 
 @pytest.mark.parametrize(

@@ -127,6 +127,8 @@ class Bind(StrEnum):
     """Neighbouring iterations accumulate in separate lanes, which are combined after the loop."""
     PART = "part"
     """Each part of the kernel runs its share of the iterations of a parallel loop."""
+    ROLLED = "rolled"
+    """Iterations that copy neighbours: a loop in the code, however short, so that compilers copy many at once."""
     THREAD = "thread"
     """Every iteration of a parallel loop is a thread: of a launch, or of a group where it is inside a loop of those."""
     GROUP = "group"

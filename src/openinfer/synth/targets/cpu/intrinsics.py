@@ -34,6 +34,8 @@ class VectorSet:
     """Integers of 4 bits at ``p`` as floats: those in the lower halves of bytes, and 16 times those in the upper."""
     dots: Mapping[tuple[str, str], tuple[Intrinsic, ...]] = field(default_factory=dict)
     """``s`` and in each lane four products of the bytes of ``a`` and ``b``; the best first."""
+    moves: Mapping[str, Intrinsic] = field(default_factory=dict)
+    """The elements of ``a`` from the ``n``-th on, and behind them the first of ``b``."""
 
 
 _BYTES = ("i8", "u8")
@@ -56,7 +58,7 @@ class _X86:
 
     def record(self) -> VectorSet:
         dots = {(left, right): self._dots(left, right) for left in _BYTES for right in _BYTES}
-        return VectorSet(self.nbytes, "immintrin.h", self._fma(), self._loads(), self._halves(), dots)
+        return VectorSet(self.nbytes, "immintrin.h", self._fma(), self._loads(), self._halves(), dots, self._moves())
 
     def _fma(self) -> dict[str, Intrinsic]:
         own = self.prefix
@@ -64,6 +66,13 @@ class _X86:
             dtype: Intrinsic(self.has_fma, (f"{own}_fmadd_{suffix}({own}_set1_{suffix}(a), b, c)",))
             for dtype, suffix in (("f32", "ps"), ("f64", "pd"))
         }
+
+    def _moves(self) -> dict[str, Intrinsic]:
+        """Shorter vectors have it for halves only."""
+        if self.nbytes < 64:
+            return {}
+        text = f"(({{vector}}){self.prefix}_alignr_epi32((__m512i)(b), (__m512i)(a), n))"
+        return {"f32": Intrinsic(self.has_integers, (text,))}
 
     def _loads(self) -> dict[str, Intrinsic]:
         if self.quarter is None:

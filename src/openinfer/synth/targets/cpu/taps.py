@@ -9,6 +9,7 @@ are, and those that no window has are left out when results are stored.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import pairwise
 from itertools import product as combinations
 from math import prod
 from operator import and_
@@ -20,6 +21,7 @@ from openinfer.loops.ir import (
     ACCUMULATOR,
     BOOL,
     INDEX,
+    Bind,
     Buffer,
     Const,
     Contraction,
@@ -39,6 +41,8 @@ from openinfer.synth.targets.cpu.window import BAND
 
 _LONG_ROW = 3
 """Rows of this many vectors are results at once: little is lost at their ends."""
+_SHIFTED_LANES = 16
+"""Vectors of this many elements are moved by some of them in one instruction, which AVX-512 has."""
 PLACE = ScalarVar("place")
 """The position of a sum in a plane."""
 
@@ -56,6 +60,20 @@ class CpuTaps(Template):
     def columns(self) -> int:
         """How many sums of a row a tile has."""
         return self.vectors * self.lanes
+
+    @property
+    def run(self) -> int:
+        """How many neighbouring offsets follow each other every time, if vectors of one can be made of the next ones.
+
+        >>> [CpuTaps(1, 4, lanes, (0, 1, 2, 9, 10, 11)).run for lanes in (8, 16)], CpuTaps(1, 4, 16, (0, 1, 7)).run
+        ([1, 3], 1)
+        """
+        if self.lanes != _SHIFTED_LANES or self.rows > 1:
+            return 1
+        breaks = [at for at in range(1, len(self.offsets)) if self.offsets[at] != self.offsets[at - 1] + 1]
+        ends = [0, *breaks, len(self.offsets)]
+        lengths = {last - first for first, last in pairwise(ends)}
+        return lengths.pop() if len(lengths) == 1 and lengths <= set(range(self.lanes)) else 1
 
     @property
     def text(self) -> str:
@@ -103,6 +121,12 @@ class Along:
         """The remainders that some tap has."""
         return {self.dilation * tap % self.stride for tap in range(self.taps)}
 
+    def inside(self, phase: int) -> tuple[int, int]:
+        """The places of a remainder that are elements: the first, and the one behind the last."""
+        start = phase + self.first
+        low = min(max(-(start // self.stride), 0), self.places)
+        return low, min(max(-((start - self.extent) // self.stride), low), self.places)
+
     def split(self, tap: int) -> tuple[int, int]:
         """The remainder of a tap, and how many places it is from the first."""
         return self.dilation * tap % self.stride, self.dilation * tap // self.stride
@@ -144,8 +168,14 @@ class Taps:
     def shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The memory for what is seen, and for sums."""
         rows = 1 if self.features is None else self.features[1]
-        seen = (1 if self.channels is None else self.channels[1]) * prod(axis.phases for axis in self.axes) * self.plane
-        return (max(seen, max(self.tile.offsets) + self.rounded),), (rows, self.rounded)
+        # With runs, a vector more than the windows see is loaded, of which few elements are used.
+        most = max(self.tile.offsets) + self.rounded + (self.tile.lanes + 1 - self.tile.run) * (self.tile.run > 1)
+        return (max(self._seen, most),), (rows, self.rounded)
+
+    @property
+    def _seen(self) -> int:
+        """The elements that are copied for a group."""
+        return (1 if self.channels is None else self.channels[1]) * prod(axis.phases for axis in self.axes) * self.plane
 
     def around(self, *body: Statement) -> tuple[Statement, ...]:
         """The loops with a body."""
@@ -155,8 +185,8 @@ class Taps:
 
     def over(self, plane: Buffer, sums: Buffer) -> tuple[Statement, ...]:
         """Copies, sums and results of one group."""
-        seen = prod(axis.phases for axis in self.axes) * self.plane * (1 if self.channels is None else self.channels[1])
-        behind = (_zeros(plane, index(seen), 0, plane.shape[0] - seen),) if plane.shape[0] > seen else ()
+        seen, used = self._seen, max(self.tile.offsets) + self.rounded
+        behind = (_zeros(plane, index(seen), 0, used - seen),) if used > seen else ()
         copies = (*self._copies(plane), *behind)
         return (*straightened(copies), self._sums(plane, sums), *straightened(self._results(sums)))
 
@@ -226,44 +256,51 @@ class Taps:
         return (For(self.channels[0], index(self.channels[1]), tuple(body), LoopKind.PARALLEL),)
 
     def _copy(self, plane: Buffer, phases: Sequence[int], start: int) -> tuple[Statement, ...]:
-        *axes, row = self.axes
-        places = [ScalarVar(f"at{number}") for number in range(len(axes))]
-        sources, asked = [], []
-        for number, (axis, place, phase) in enumerate(zip(axes, places, phases, strict=False)):
-            moved = BAND * index(self.height) + place if number == 0 and self._has_bands else place
-            source = moved * index(axis.stride) + index(phase + axis.first)
-            windows = axis.count * (self._bands if number == 0 else 1)
-            last = axis.stride * (windows - 1 + axis.furthest // axis.stride) + phase + axis.first
-            asked += [source >= index(0)] * (phase + axis.first < 0) + [source < index(axis.extent)] * (
-                last >= axis.extent
-            )
-            sources.append(source)
-        first = flat([*places, index(0)], [axis.places for axis in self.axes]) + index(start)
+        first: Scalar = index(start)
         if self.channels is not None:
             first = first + self.channels[0] * index(self._slice)
-        body = tuple(self._row(plane, row, phases[-1], (sources, first)))
-        if asked:
-            body = (If(reduce(and_, asked), body, (_zeros(plane, first, 0, row.places),)),)
-        for place, axis in zip(reversed(places), reversed(axes), strict=True):
-            body = (For(place, index(axis.places), body, LoopKind.PARALLEL),)
-        return body
+        return tuple(self._axis(plane, phases, (), first))
 
-    def _row(self, plane: Buffer, row: Along, phase: int, at: tuple[Sequence[Scalar], Scalar]) -> Iterator[Statement]:
+    def _axis(
+        self, plane: Buffer, phases: Sequence[int], outer: tuple[Scalar, ...], first: Scalar
+    ) -> Iterator[Statement]:
+        """The elements behind some outer indices, with zeros where there are none; the first goes to ``first``."""
+        number = len(outer)
+        axis, phase = self.axes[number], phases[number]
+        if number == len(self.axes) - 1:
+            yield from self._row(plane, phase, outer, first)
+            return
+        place, size = ScalarVar(f"at{number}"), self._place_steps[number]
+        if number == 0 and self._has_bands:
+            yield self._bands_axis(plane, phases, place, first)
+            return
+        low, high = axis.inside(phase)
+        source = (place + index(low)) * index(axis.stride) + index(phase + axis.first)
+        body = tuple(self._axis(plane, phases, (*outer, source), first + (place + index(low)) * index(size)))
+        loop = For(place, index(high - low), body, LoopKind.PARALLEL)
+        yield from _padded(plane, first, (low, loop, high), axis, size)
+
+    def _bands_axis(self, plane: Buffer, phases: Sequence[int], place: ScalarVar, first: Scalar) -> Statement:
+        """The same for the axis of bands, of which the first and the last may see what is outside."""
+        axis, start, size = self.axes[0], phases[0] + self.axes[0].first, self._place_steps[0]
+        source = (BAND * index(self.height) + place) * index(axis.stride) + index(start)
+        last = axis.stride * (axis.count * self._bands - 1 + axis.furthest // axis.stride) + start
+        asked = [source >= index(0)] * (start < 0) + [source < index(axis.extent)] * (last >= axis.extent)
+        to = first + place * index(size)
+        body = tuple(self._axis(plane, phases, (source,), to))
+        if asked:
+            body = (If(reduce(and_, asked), body, (_zeros(plane, to, 0, size),)),)
+        return For(place, index(axis.places), body, LoopKind.PARALLEL)
+
+    def _row(self, plane: Buffer, phase: int, outer: tuple[Scalar, ...], first: Scalar) -> Iterator[Statement]:
         """The elements of one remainder of a row, with zeros where there are none."""
-        sources, first = at
-        start = phase + row.first
-        low = min(max(-(start // row.stride), 0), row.places)
-        high = min(max(-((start - row.extent) // row.stride), low), row.places)
-        place = ScalarVar("at")
-        source = (place + index(low)) * index(row.stride) + index(start)
-        copy = Store(plane, (first + index(low) + place,), Load(self.one.a, (*self.outer, *sources, source)))
-        for loop in (
-            _zeros(plane, first, 0, low),
-            For(place, index(high - low), (copy,), LoopKind.PARALLEL),
-            _zeros(plane, first, high, row.places),
-        ):
-            if loop.extent != index(0):
-                yield loop
+        row, place = self.axes[-1], ScalarVar("at")
+        low, high = row.inside(phase)
+        source = (place + index(low)) * index(row.stride) + index(phase + row.first)
+        copy = Store(plane, (first + index(low) + place,), Load(self.one.a, (*self.outer, *outer, source)))
+        bind = Bind.ROLLED if row.stride == 1 else None
+        loop = For(place, index(high - low), (copy,), LoopKind.PARALLEL, bind)
+        yield from _padded(plane, first, (low, loop, high), row, 1)
 
     # --- results ----------------------------------------------------------------------------------------------------
 
@@ -295,7 +332,8 @@ class Taps:
         )
         for axis in reversed(self.axes):
             if axis.window is not None:
-                body = (For(axis.window, index(axis.count), body, LoopKind.PARALLEL),)
+                bind = Bind.ROLLED if before and axis is self.axes[-1] else None
+                body = (For(axis.window, index(axis.count), body, LoopKind.PARALLEL, bind),)
         return (*before, *self.by_feature(body))
 
     @property
@@ -329,6 +367,18 @@ class Taps:
         are_floats = all(part.dtype is self.one.accumulator or part.dtype is BOOL for part in parts)
         is_more = len(parts) > 1 and self.one.out.dtype is self.one.accumulator
         return is_more and are_floats and not windows & variables(value)
+
+
+def _padded(memory: Buffer, start: Scalar, inside: tuple[int, For, int], axis: Along, each: int) -> Iterator[Statement]:
+    """A loop over the places of an axis that are elements, and zeros before and behind them."""
+    low, loop, high = inside
+    for one in (
+        _zeros(memory, start, 0, low * each),
+        loop,
+        _zeros(memory, start, high * each, axis.places * each),
+    ):
+        if one.extent != index(0):
+            yield one
 
 
 def _zeros(memory: Buffer, start: Scalar, first: int, last: int) -> For:

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 
 from openinfer.loops.affine import position
 from openinfer.loops.ir import Contraction
-from openinfer.synth.targets.cpu.emit.tiles import ELEMENTS, FloatTile, products, zero_sums
+from openinfer.synth.targets.cpu.emit.tiles import ELEMENTS, FloatTile, VectorType, products, sum_name, zero_sums
 from openinfer.synth.targets.cpu.emit.tiles import stores as stored_sums
 from openinfer.synth.targets.cpu.emit.tiling import PAD, PANEL, TILE_ROW, counted, offset_from
+from openinfer.synth.targets.cpu.intrinsics import chosen, sets_of
 from openinfer.synth.targets.cpu.quantized import are_half_floats
 from openinfer.synth.targets.cpu.taps import CpuTaps, weights_at
 from openinfer.synth.targets.cpu.tile_shapes import row_sizes
@@ -16,25 +17,110 @@ from openinfer.synth.targets.cstyle.support import Need
 
 
 @dataclass(frozen=True)
+class VectorMove:
+    """A vector that lies some elements behind another one, made of that and the next; else it is loaded."""
+
+    vector: VectorType
+
+    @property
+    def name(self) -> str:
+        """The macro."""
+        return f"oi_behind_{self.vector.dtype}x{self.vector.lanes}"
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        """The vector."""
+        return (self.vector,)
+
+    @property
+    def text(self) -> str:
+        """The macro: ``p`` is where ``a`` was loaded, and ``b`` follows it."""
+        dtype, vector = self.vector.dtype, self.vector.name
+        sets = sets_of(self.vector.lanes * (4 if dtype == "f32" else 8))
+        head = f"#define {self.name}(p, a, b, n)"
+        lines = chosen(
+            # The vector's own definition has the header.
+            [(None, one.moves[dtype]) for one in sets if dtype in one.moves],
+            lambda one: [f"{head} {one.forms[0].format(vector=vector)}"],
+            [f"{head} (*(const {vector} *)((p) + (n)))"],
+        )
+        about = "/* The vector n elements behind a, which is at p; b follows a. */"
+        return "\n".join(["#if defined(__GNUC__)", about, *lines, "#endif"]) + "\n"
+
+
+@dataclass(frozen=True)
 class TapTile:
-    """The function that computes a tile of sums: each row of weights meets what all windows see."""
+    """The function that computes a tile of sums: each row of weights meets what all windows see.
+
+    With ``run`` there is an offset for so many neighbours, and what all of them see is loaded once.
+    """
 
     tile: FloatTile
+    run: int = 1
 
     @property
     def name(self) -> str:
         """The function."""
-        own = f"oi_taps_{self.tile.dtype}x{self.tile.lanes}_{self.tile.rows}x{self.tile.vectors}"
+        of = "taps" if self.run == 1 else f"runs{self.run}"
+        own = f"oi_{of}_{self.tile.dtype}x{self.tile.lanes}_{self.tile.rows}x{self.tile.vectors}"
         return own if self.tile.left is None else f"{own}_{self.tile.left}"
 
     @property
     def needs(self) -> tuple[Need, ...]:
         """Its vectors."""
-        return self.tile.needs
+        return self.tile.needs if self.run == 1 else (*self.tile.needs, VectorMove(self.tile.vector))
 
     @property
     def text(self) -> str:
         """``c[r][n] = sum over t of a[r * a_row + t] * x[taps[t] + n]``."""
+        return self._taps() if self.run == 1 else self._runs()
+
+    def _runs(self) -> str:
+        """``c[n] = sum over t and k of a[t * run + k] * x[taps[t] + k + n]``."""
+        tile, kind, run = self.tile, ELEMENTS[self.tile.dtype], self.run
+        weight = tile.number(f"a[t * {run} + k]")
+        loads = [f"b{at} = {tile.loaded(at, '')}" for at in range(tile.vectors + 1)]
+        lines = [
+            f"/* Weights a, {tile.width} neighbouring windows on x: window n sees x[taps[t] + k + n] for k < {run}. */",
+            f"static void {self.name}(int64_t count, const {tile.left_type} *a, const {kind} *x,",
+            f"        const int32_t *taps, {kind} *c)",
+            "{",
+            "#if defined(__GNUC__)",
+            *zero_sums(tile.vector.name, 1, tile.vectors, 1),
+            f"    for (int64_t t = 0; t < count; ++t, a += {run}) {{",
+            f"        const {kind} *const b = x + taps[t];",
+            f"        const {tile.vector.name} {', '.join(loads)};",
+            *(f"        {self._step(at)}" for at in range(run)),
+            "    }",
+            *(
+                f"    *({tile.vector.name} *)(c + {at * tile.lanes}) = {sum_name(0, at, 0)};"
+                for at in range(tile.vectors)
+            ),
+            "#else",
+            f"    for (int n = 0; n < {tile.width}; ++n) {{",
+            f"        {kind} sum = 0;",
+            "        for (int64_t t = 0; t < count; ++t) {",
+            f"            for (int k = 0; k < {run}; ++k) sum += {weight} * x[taps[t] + k + n];",
+            "        }",
+            "        c[n] = sum;",
+            "    }",
+            "#endif",
+            "}",
+        ]
+        return "\n".join(lines) + "\n"
+
+    def _step(self, at: int) -> str:
+        """One neighbour of a run: its weight meets all vectors that are so far behind."""
+        tile, move = self.tile, VectorMove(self.tile.vector).name
+        factor, fma = tile.number(f"a[{at}]"), tile.vector.fma
+        steps = []
+        for column in range(tile.vectors):
+            seen = f"{move}(b + {column * tile.lanes}, b{column}, b{column + 1}, {at})" if at else f"b{column}"
+            own = sum_name(0, column, 0)
+            steps.append(f"{own} = {fma}({factor}, {seen}, {own});")
+        return " ".join(steps)
+
+    def _taps(self) -> str:
         tile, kind = self.tile, ELEMENTS[self.tile.dtype]
         rows, weight = f"{tile.rows} row{'s' * (tile.rows > 1)}", tile.number("a[r * a_row + t]")
         lines = [
@@ -81,7 +167,7 @@ class _TapLines:
     def lines(self) -> Iterator[str]:
         """Tiles of rows, and in each all columns; the last tile of either may have fewer."""
         one, tile = self._one, self._tile
-        taps = ", ".join(map(str, tile.offsets))
+        taps = ", ".join(map(str, tile.offsets[:: tile.run]))
         yield "{"
         yield (
             f"{PAD}/* Windows as lists of offsets: {one.extents[-1]} windows see {len(tile.offsets)} elements each,"
@@ -120,13 +206,16 @@ class _TapLines:
         one, tile = self._one, self._tile
         left = one.b.dtype.name if are_half_floats(one, one.b) else None
         found = FloatTile(one.accumulator.name, tile.lanes, height, vectors, left=left)
-        name = self._scalars.need(TapTile(found))
+        run = tile.run if self._rows == 1 else 1
+        name = self._scalars.need(TapTile(found, run))
         place = position(one.b, one.b_index)
         assert place is not None
         apart = place.step(one.free[0]) if len(one.free) > 1 else 0
         start = offset_from(one.b.name, self._scalars.position(weights_at(one).scalar()))
         weights = _plus(start, row, apart)
         to = _plus(_plus(one.out.name, row, one.out.shape[-1]), column, 1)
+        if run > 1:
+            return f"{name}({len(tile.offsets) // run}, {weights}, {_plus(one.a.name, column, 1)}, taps, {to});"
         return (
             f"{name}({len(tile.offsets)}, {weights}, {apart}, {_plus(one.a.name, column, 1)},"
             f" taps, {to}, {one.out.shape[-1]});"

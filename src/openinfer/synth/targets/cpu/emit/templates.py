@@ -10,7 +10,7 @@ from openinfer.loops.ir import Bind, Contraction, Kernel, Statement
 from openinfer.loops.rewrite import map_statements, straightened
 from openinfer.synth.targets.cpu.emit.contraction import tiled
 from openinfer.synth.targets.cpu.emit.lanes import print_lanes
-from openinfer.synth.targets.cpu.emit.parts import print_share
+from openinfer.synth.targets.cpu.emit.parts import print_rolled, print_share
 from openinfer.synth.targets.cpu.emit.sums import side_by_side
 from openinfer.synth.targets.cpu.emit.tap_tiles import tap_lines
 from openinfer.synth.targets.cpu.emit.word_windows import window_lines
@@ -71,6 +71,6 @@ def _lines(one: Contraction, writer: KernelWriter) -> list[str] | None:
 CPU = Templates(
     prepared=_prepared,
     contraction=_contraction,
-    loops={Bind.LANES: print_lanes, Bind.PART: print_share},
+    loops={Bind.LANES: print_lanes, Bind.PART: print_share, Bind.ROLLED: print_rolled},
     names=frozenset(_NAMES),
 )
