@@ -58,6 +58,7 @@ from openinfer.loops.ir import (
     Statement,
     Store,
     Structure,
+    TileStep,
     Unary,
     Unfailed,
     While,
@@ -212,6 +213,8 @@ class _Run:
                 meant(statement, self)
             case WideLoad() | WideStore():
                 self._wide(statement)
+            case TileStep():
+                statement.run(self)
             case Ready() | Unfailed():
                 pass
             case GroupBarrier() | Combine():
@@ -237,6 +240,27 @@ class _Run:
         memory.elements[offset] = stored(value, memory.buffer.dtype)
         memory.is_written[offset] = True
         memory.writers[offset] = self.turn
+
+    def element(self, buffer: Buffer, where: tuple[int, ...]) -> NumpyScalar:
+        """What an element is."""
+        memory = self.memory[buffer.name]
+        return self._read(memory, memory.offset(where))
+
+    def elements(self, buffer: Buffer, where: tuple[int, ...], count: int) -> Array:
+        """Neighbouring elements, as they are in memory."""
+        memory = self.memory[buffer.name]
+        first = memory.offset(where)
+        own = slice(first, first + count)
+        if not memory.is_written[own].all():
+            self._read(memory, first + int(np.argmin(memory.is_written[own])))
+        for place in range(first, first + count):
+            memory.touch(place, self.turn)
+        return memory.elements[own]
+
+    def put(self, buffer: Buffer, where: tuple[int, ...], value: NumpyScalar) -> None:
+        """Give an element a value."""
+        memory = self.memory[buffer.name]
+        self._write(memory, memory.offset(where), value)
 
     def set(self, var: ScalarVar, value: NumpyScalar) -> None:
         """Give a variable a value."""

@@ -46,6 +46,7 @@ from openinfer.loops.structures import (
     Scan,
     Structure,
 )
+from openinfer.loops.tile_steps import TileStep
 
 __all__ = [
     "ACCUMULATOR",
@@ -92,6 +93,7 @@ __all__ = [
     "Store",
     "Structure",
     "Template",
+    "TileStep",
     "Unary",
     "UnaryOp",
     "Unfailed",
@@ -133,6 +135,8 @@ class Bind(StrEnum):
     """Every iteration of a parallel loop is a thread: of a launch, or of a group where it is inside a loop of those."""
     GROUP = "group"
     """Every iteration of a parallel loop is a group of a launch; its threads wait for each other and share memory."""
+    UNROLL = "unroll"
+    """Iterations stand one after the other in the code: places in registers are numbers that a compiler knows."""
 
 
 @dataclass(frozen=True)
@@ -387,6 +391,7 @@ Statement: TypeAlias = (
     | Combine
     | WideLoad
     | WideStore
+    | TileStep
 )
 
 
@@ -464,7 +469,7 @@ def scalars(statement: Statement) -> tuple[Scalar, ...]:
         case Contraction():
             parts: tuple[Any, ...] = (*statement.out_index, *statement.factors, statement.epilogue)
             return (*parts, statement.valid) if statement.valid is not None else parts
-        case Structure():
+        case Structure() | TileStep():
             return statement.scalars
         case _:
             return ()

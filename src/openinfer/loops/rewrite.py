@@ -27,6 +27,7 @@ from openinfer.loops.ir import (
     Statement,
     Store,
     Structure,
+    TileStep,
     While,
     WideLoad,
     WideStore,
@@ -130,7 +131,7 @@ def with_scalars(statement: Statement, apply: Callable[[Scalar], Scalar]) -> Sta
                 a_value=None if statement.a_value is None else apply(statement.a_value),
                 b_value=None if statement.b_value is None else apply(statement.b_value),
             )
-        case Structure():
+        case Structure() | TileStep():
             return statement.with_parts(apply)
         case _:
             return statement
@@ -151,7 +152,7 @@ def with_buffers(kernel: Kernel, mapping: Mapping[str, Buffer]) -> Kernel:
                 return (replace(statement, buffer=swap(statement.buffer)),)
             case Contraction():
                 return (replace(statement, out=swap(statement.out), a=swap(statement.a), b=swap(statement.b)),)
-            case Structure():
+            case Structure() | TileStep():
                 return (statement.with_parts(swap=swap),)
             case _:
                 return (statement,)

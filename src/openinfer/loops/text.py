@@ -35,12 +35,14 @@ from openinfer.loops.ir import (
     Statement,
     Store,
     Structure,
+    TileStep,
     Unary,
     Unfailed,
     While,
     WideLoad,
     WideStore,
 )
+from openinfer.loops.tile_steps import tile_text
 
 _SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "rem": "%", "and": "&", "or": "|", "xor": "^"}
 _COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
@@ -111,6 +113,8 @@ def _lines(statements: tuple[Statement, ...], depth: int) -> list[str]:
                 found += [pad + line for line in structure_text(statement)]
             case GroupBarrier() | Ready() | Unfailed() | Combine() | WideLoad() | WideStore():
                 found.append(pad + _of_threads(statement))
+            case TileStep():
+                found.append(pad + tile_text(statement, scalar_text))
     return found
 
 

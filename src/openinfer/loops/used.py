@@ -14,6 +14,7 @@ from openinfer.loops.ir import (
     ScalarVar,
     Store,
     Structure,
+    TileStep,
     WideLoad,
     WideStore,
     children,
@@ -41,6 +42,8 @@ def used_buffers(kernel: Kernel) -> set[str]:
                 found |= {one.name for one in (out, *(() if template is None else template.memory))}
             case Structure(results=results):
                 found |= {one.buffer.name for one in results}
+            case TileStep():
+                found |= {one.name for one in (*statement.reads, *statement.writes)}
     return found
 
 

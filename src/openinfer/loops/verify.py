@@ -39,9 +39,11 @@ from openinfer.loops.ir import (
     ScalarVar,
     Select,
     SetLocal,
+    Space,
     Statement,
     Store,
     Structure,
+    TileStep,
     Unary,
     While,
     WideLoad,
@@ -149,6 +151,8 @@ class _Verifier:
                     yield from self._combined(statement, scope)
                 case WideLoad() | WideStore():
                     yield from self._wide(statement, scope)
+                case TileStep():
+                    yield from self._tiles(statement, scope)
 
     def _loop(self, loop: For, scope: "_Scope") -> Iterator[str]:
         yield from self._expects(loop.extent, INDEX, f"the extent of loop '{loop.index.name}'", scope)
@@ -216,6 +220,14 @@ class _Verifier:
                 yield from self._expects(part, kind, f"what is stored to '{buffer.name}'", scope)
             elif isinstance(part, ScalarVar):
                 yield from self._bind(part, scope, is_local=False)
+
+    def _tiles(self, one: TileStep, scope: "_Scope") -> Iterator[str]:
+        for value in one.scalars:
+            yield from self._scalar(value, scope)
+        for buffer in one.writes:
+            yield from self._written(buffer)
+            if buffer.space not in (Space.GROUP, Space.OWN):
+                yield f"'{buffer.name}' is no tile: it is not the group's"
 
     def _written(self, buffer: Buffer) -> Iterator[str]:
         if buffer.name in self._buffers and buffer.name not in self._writable:

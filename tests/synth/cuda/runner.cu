@@ -33,11 +33,13 @@ extern "C" int runner_get(uint64_t address, void *to, uint64_t bytes)
     return good;
 }
 
-extern "C" int runner_launch(int kernel, uint32_t groups, uint32_t threads, uint64_t *values, int count)
+extern "C" int runner_launch(int kernel, uint32_t groups, uint32_t threads, uint32_t shared, uint64_t *values, int count)
 {
     void *places[1024];
+    const void *const function = runner_kernels[kernel];
+    if (shared > 0) cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
     for (int i = 0; i < count; ++i) places[i] = values + i;
-    return (int)cudaLaunchKernel(runner_kernels[kernel], dim3(groups), dim3(threads), places, 0, 0);
+    return (int)cudaLaunchKernel(function, dim3(groups), dim3(threads), places, shared, 0);
 }
 
 extern "C" int runner_settle() { return (int)cudaDeviceSynchronize(); }

@@ -21,6 +21,7 @@ from tests.synth.vulkan.on_device import GOOD, Job, Outcome, Prepared
 
 from openinfer.loops.dim import at
 from openinfer.ops import OPS
+from openinfer.synth.targets.cuda.tile_code import tile_bytes
 from openinfer.synth.targets.gpu.arguments import Given
 from openinfer.synth.targets.simt.launches import group_of
 
@@ -83,7 +84,7 @@ def outcome_of(made: ctypes.CDLL, one: Job, first: int) -> Outcome:
         given = (ctypes.c_uint64 * max(len(values), 1))(*values)
         groups = -(-at(launch.threads, one.sizes) // group)
         if groups:
-            wrong = made.runner_launch(first + number, groups, group, given, len(values))
+            wrong = made.runner_launch(first + number, groups, group, tile_bytes(launch.kernel), given, len(values))
             assert wrong == 0, f"launch {number} is refused: error {wrong} of CUDA"
     assert made.runner_settle() == 0, "the device is lost"
     results, is_whole = [], True

@@ -148,7 +148,7 @@ def decode(processes: int, *, is_small: bool) -> Facts:
 
 
 def _decoder(folder: Path, is_small: bool, name: str) -> Path | Facts:
-    own = folder / name.replace(" ", "-")
+    own = folder / name.replace(",", "").replace(" ", "-")
     command = [sys.executable, "-m", bench.gpu.decode.__name__, str(own), "--device", NAMED, *["--small"] * is_small]
     trials = ["--trials", *VARIANTS[name]] if VARIANTS[name] else []
     ended = subprocess.run([*command, *trials], check=False, capture_output=True, text=True)

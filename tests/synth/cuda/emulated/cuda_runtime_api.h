@@ -49,6 +49,8 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *to, int device);
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *all_bytes);
 cudaError_t cudaDriverGetVersion(int *version);
 cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *to, const void *function);
+enum { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
+cudaError_t cudaFuncSetAttribute(const void *function, int attribute, int value);
 cudaError_t cudaDeviceSynchronize(void);
 cudaError_t cudaMalloc(void **to, size_t bytes);
 cudaError_t cudaFree(void *memory);

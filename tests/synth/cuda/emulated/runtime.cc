@@ -255,6 +255,10 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *, const void *function)
 {
     return kernels().count(function) ? cudaSuccess : cudaErrorInvalidValue;
 }
+cudaError_t cudaFuncSetAttribute(const void *function, int, int value)
+{
+    return kernels().count(function) && value <= 232448 ? cudaSuccess : cudaErrorInvalidValue;
+}
 cudaError_t cudaDeviceSynchronize(void) { return cudaSuccess; }
 
 /* Memory begins where that of a device would, and holds rubbish. */

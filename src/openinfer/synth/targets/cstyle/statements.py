@@ -22,6 +22,7 @@ from openinfer.loops.ir import (
     SetLocal,
     Statement,
     Store,
+    TileStep,
     Unfailed,
     While,
     WideLoad,
@@ -213,7 +214,7 @@ class KernelPrinter:
                 self.line(depth, self._dialect.fail.format(reason=reason))
             case Contraction():
                 self._templates.contraction(statement, self, depth)
-            case GroupBarrier() | Ready() | Unfailed() | Combine() | WideLoad() | WideStore():
+            case GroupBarrier() | Ready() | Unfailed() | Combine() | WideLoad() | WideStore() | TileStep():
                 self._templates.statements[type(statement)](statement, self, depth)
 
     def _for(self, loop: For, depth: int) -> None:

@@ -16,6 +16,7 @@ from openinfer.synth.targets.cstyle.code import Rank
 from openinfer.synth.targets.cstyle.dialect import Dialect, Framed, KernelSignature, Own
 from openinfer.synth.targets.cstyle.integers import INTEGERS
 from openinfer.synth.targets.cuda.support import SUPPORT
+from openinfer.synth.targets.cuda.tile_code import tile_memory
 
 PAD = "    "
 FLAGS = ("-std=c++17", "-fmad=false", "-prec-div=true", "-prec-sqrt=true", "-ftz=false")
@@ -61,6 +62,8 @@ class KernelFrame:
     """Whether it begins while the launch before it still runs, and looks at nothing of that before ``Ready``."""
     knows_weights: bool = False
     """Whether it says of weights that nothing writes them."""
+    has_tiles: bool = False
+    """Whether memory of its groups is tiles, for which a launch asks."""
 
     @property
     def guard(self) -> list[str]:
@@ -83,7 +86,9 @@ def _framed(dialect: Dialect, kernel: KernelSignature, lines: Sequence[str], *, 
     if kernel.can_fail or frame.is_guarded:
         parameters += ["uint32_t *status", "const uint32_t own"]
     body = ["oi_let_next_begin();"] if frame.is_early else frame.guard
-    body += [f"__shared__ {_array(dialect, one)}" for one in kernel.scratch if one.space is Space.GROUP]
+    memory = [one for one in kernel.scratch if one.space is Space.GROUP]
+    shared = (f"__shared__ {_array(dialect, one)}" for one in memory)
+    body += tile_memory(memory, dialect.stored_type) if frame.has_tiles else shared
     body += [_array(dialect, one) for one in kernel.scratch if one.space is Space.OWN]
     head = f'extern "C" __global__ void __launch_bounds__({frame.group}) {kernel.name}({", ".join(parameters)})'
     text = "\n".join([head, "{", *(f"{PAD}{one}" for one in body), *lines, "}"])

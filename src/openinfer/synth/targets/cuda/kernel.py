@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from openinfer.loops.cse import with_names
-from openinfer.loops.ir import Kernel, Ready, Statement, Unfailed, walk
+from openinfer.loops.ir import Bind, Kernel, Ready, Statement, Unfailed, walk
 from openinfer.synth.targets.cstyle import statements
 from openinfer.synth.targets.cstyle.statements import Printed
 from openinfer.synth.targets.cstyle.support import Need
@@ -12,6 +12,7 @@ from openinfer.synth.targets.cstyle.templates import KernelWriter, PrintStatemen
 from openinfer.synth.targets.cuda.dialect import KernelFrame, cuda
 from openinfer.synth.targets.cuda.support import support_code
 from openinfer.synth.targets.cuda.thread_words import CUDA_THREADS
+from openinfer.synth.targets.cuda.tile_code import TILE_STATEMENTS, tile_bytes, unrolled
 from openinfer.synth.targets.gpu.arguments import LaunchCode, arguments_of
 from openinfer.synth.targets.simt.launches import Launch, group_of
 from openinfer.synth.targets.simt.machine import SimtMachine
@@ -20,6 +21,16 @@ _HEAD = """#include <stdint.h>
 
 #ifdef __NVCC__
 #pragma nv_diag_suppress 39, 177, 550 /* names that nothing needs in the end */
+#endif
+
+/* What is written for one architecture. */
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+#define OI_MATRIX_UNITS
+#endif
+#if defined(__CUDACC__) || defined(__CUDA__)
+#define OI_TILES(bytes) extern __shared__ __align__(1024) unsigned char oi_tiles[]
+#else
+#define OI_TILES(bytes) static __align__(1024) unsigned char oi_tiles[bytes]
 #endif
 
 /* Memory in words of 4 bytes: one, two or four of them at once. */
@@ -79,14 +90,20 @@ def _templates(frame: KernelFrame) -> Templates:
         if frame.is_guarded:
             writer.line(depth, "if (is_stopped) return;")
 
-    own: dict[type[Statement], PrintStatement] = {**CUDA_THREADS.statements(), Ready: ready, Unfailed: unfailed}
-    return Templates(prepared=_prepared, loops=CUDA_THREADS.loops(), statements=own)
+    own: dict[type[Statement], PrintStatement] = {
+        **CUDA_THREADS.statements(),
+        **TILE_STATEMENTS,
+        Ready: ready,
+        Unfailed: unfailed,
+    }
+    return Templates(prepared=_prepared, loops={**CUDA_THREADS.loops(), Bind.UNROLL: unrolled}, statements=own)
 
 
 def launch_code(launch: Launch, name: str, group: int, *, knows_weights: bool = False) -> LaunchCode:
     """A launch as a kernel of this name; groups have so many threads where a launch does not say."""
     is_early, is_late = (any(isinstance(one, kind) for one in walk(launch.kernel.body)) for kind in (Ready, Unfailed))
-    frame = KernelFrame(group_of(launch.kernel, group), launch.is_guarded, is_late, is_early, knows_weights)
+    has_tiles = tile_bytes(launch.kernel) > 0
+    frame = KernelFrame(group_of(launch.kernel, group), launch.is_guarded, is_late, is_early, knows_weights, has_tiles)
     code = statements.printed(launch.kernel, name, cuda(frame), _templates(frame))
     return LaunchCode(name, code, arguments_of(launch.kernel, code, is_guarded=launch.is_guarded))
 

@@ -7,6 +7,7 @@ from openinfer.synth.targets.cstyle.fold import folded
 from openinfer.synth.targets.cstyle.kernel_docs import kernel_doc
 from openinfer.synth.targets.cstyle.library import KernelLibrary
 from openinfer.synth.targets.cuda.kernel import support_text
+from openinfer.synth.targets.cuda.tile_code import tile_bytes
 from openinfer.synth.targets.simt.launches import group_of
 from openinfer.synth.targets.simt.machine import SimtMachine
 
@@ -126,9 +127,10 @@ class CudaKernels:
         words = _CELL_WORDS + 2 * axes
         texts = [f"{kernel_doc(one, self.title)}{one.code.text}" for one in used]
         usual, early = self.machine.group, _EARLY[self.machine.early]
-        rows = [(f"{self.name}_copy", usual, 0), (f"{self.name}_cells", usual, words)]
-        rows += [(one.name, group_of(one.kernel, usual), 0) for one in used]
-        table = "\n".join(f"    {{ (const void *){name}, {group}, {block}, {early} }}," for name, group, block in rows)
+        rows = [(f"{self.name}_copy", usual, 0, 0), (f"{self.name}_cells", usual, words, 0)]
+        rows += [(one.name, group_of(one.kernel, usual), 0, tile_bytes(one.kernel)) for one in used]
+        lines = (", ".join(map(str, (f"(const void *){name}", *facts, early))) for name, *facts in rows)
+        table = "\n".join(f"    {{ {line} }}," for line in lines)
         parts = [
             '#include "support.cuh"\n\nextern "C" {\n#include "device.h"\n}\n',
             _FIXED.format(name=self.name, words=words, ready=_READY * (early > 0)),

@@ -15,11 +15,11 @@ from openinfer.synth.targets.project import ProjectOptions
 from openinfer.synth.targets.simt.machine import SimtMachine
 
 _KERNEL = """/* A kernel, and the threads of its groups. Arguments are one block of so many words, or each by itself.
-   It may begin while others run, and wait by itself: for those that it needs (1), for the one before it (2), or only if
-   it needs one (3). */
+   Its groups share so many bytes that a launch asks for. It may begin while others run, and wait by itself: for those
+   that it needs (1), for the one before it (2), or only if it needs one (3). */
 typedef struct {
     const void *function;
-    int32_t threads, words, early;
+    int32_t threads, words, shared, early;
 } oi_kernel;
 """
 CUDA_API = DeviceApi(

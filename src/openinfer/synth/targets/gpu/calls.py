@@ -15,6 +15,7 @@ from openinfer.loops.ir import (
     Local,
     SetLocal,
     Store,
+    TileStep,
     While,
     WideLoad,
     WideStore,
@@ -240,6 +241,7 @@ def _reads_in_place(kernel: Kernel) -> bool:
     values = (part for one in inside for value in scalars(one) for part in visit(value))
     places = [place for part in values if isinstance(part, Load) for place in part.index]
     places += [place for one in inside if isinstance(one, Store | WideLoad | WideStore) for place in one.index]
+    places += [place for one in inside if isinstance(one, TileStep) for place in one.scalars]
     places += [one.extent for one in inside if isinstance(one, For)]
     named = [one for one in inside if isinstance(one, Let | Local | SetLocal) and one.var.dtype.kind != "float"]
     found = {one.var for one in named if any(isinstance(part, Load) for part in visit(one.value))}

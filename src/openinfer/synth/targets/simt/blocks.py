@@ -48,7 +48,7 @@ _SMALL, _LARGE = 4, 8
 
 
 @dataclass(frozen=True)
-class _Side:
+class BlockSide:
     """The indices that only one factor has, and its factor."""
 
     indices: tuple[ScalarVar, ...]
@@ -59,32 +59,36 @@ class _Side:
 
     @property
     def count(self) -> int:
+        """How many rows, or columns."""
         return prod(self.extents)
 
 
 @dataclass(frozen=True)
-class _Sides:
+class BlockSides:
+    """The indices that both factors have, and what each has alone."""
+
     batch: tuple[ScalarVar, ...]
     batches: tuple[int, ...]
-    rows: _Side
-    columns: _Side
+    rows: BlockSide
+    columns: BlockSide
 
 
 def fits_blocks(one: Contraction, machine: SimtMachine) -> bool:
     """Whether a contraction has rows and columns enough for blocks."""
-    return _sides(one, machine) is not None
+    return block_sides(one, machine) is not None
 
 
 def blocks(part: LaunchPart, machine: SimtMachine, taken: set[str]) -> Formed | None:
     """A contraction of many rows and columns."""
     *before, last = part.body
-    sides = _sides(last, machine) if isinstance(last, Contraction) else None
+    sides = block_sides(last, machine) if isinstance(last, Contraction) else None
     if sides is None or not isinstance(last, Contraction):
         return None
     return _Blocks(last, sides, machine, FreshNames(taken)).formed(tuple(before))
 
 
-def _sides(one: Contraction, machine: SimtMachine) -> _Sides | None:
+def block_sides(one: Contraction, machine: SimtMachine) -> BlockSides | None:
+    """Both factors of a contraction; None if it has not rows and columns enough for blocks."""
     if one.valid is not None or any(map(is_symbolic, (*one.extents, *one.reduced))) or one.accumulator.bits < 32:
         return None
     if prod(one.reduced) < machine.least_block or not one.bound:
@@ -95,12 +99,12 @@ def _sides(one: Contraction, machine: SimtMachine) -> _Sides | None:
     columns = [pair for pair in pairs if pair[0].name not in both[0]]
     batch = [pair for pair in pairs if pair not in rows and pair not in columns]
     made = [
-        _Side(tuple(var for var, _ in own), tuple(extent for _, extent in own), value, _is_along(one, buffer))
+        BlockSide(tuple(var for var, _ in own), tuple(extent for _, extent in own), value, _is_along(one, buffer))
         for own, value, buffer in ((rows, left, one.a), (columns, right, one.b))
     ]
     if any(side.count < machine.least_block for side in made):
         return None
-    return _Sides(tuple(var for var, _ in batch), tuple(extent for _, extent in batch), *made)
+    return BlockSides(tuple(var for var, _ in batch), tuple(extent for _, extent in batch), *made)
 
 
 def _is_along(one: Contraction, buffer: Buffer) -> bool:
@@ -109,7 +113,7 @@ def _is_along(one: Contraction, buffer: Buffer) -> bool:
 
 
 class _Blocks:
-    def __init__(self, one: Contraction, sides: _Sides, machine: SimtMachine, names: FreshNames) -> None:
+    def __init__(self, one: Contraction, sides: BlockSides, machine: SimtMachine, names: FreshNames) -> None:
         self._one, self._sides, self._machine, self._names = one, sides, machine, names
         bits = machine.group.bit_length() - 1
         self._down, self._across = 1 << (bits // 2), 1 << (bits - bits // 2)
@@ -130,7 +134,7 @@ class _Blocks:
         is_enough = tall * wide * prod(self._sides.batches) >= self._machine.units
         return _LARGE if is_enough and words <= self._machine.shared_bytes // 2 else _SMALL
 
-    def _pairs(self) -> tuple[tuple[_Side, int], tuple[_Side, int]]:
+    def _pairs(self) -> tuple[tuple[BlockSide, int], tuple[BlockSide, int]]:
         return (self._sides.rows, self._down), (self._sides.columns, self._across)
 
     @property
@@ -189,7 +193,7 @@ class _Blocks:
         yield For(block, index(-(-total // _DEEP)), tuple(body))
 
     def _loaded(
-        self, memory: Buffer, side: _Side, start: ScalarVar, extent: int, block: ScalarVar
+        self, memory: Buffer, side: BlockSide, start: ScalarVar, extent: int, block: ScalarVar
     ) -> Iterator[Statement]:
         """A block of a factor, with zeros outside; neighbouring threads load what is next to each other."""
         one, names, threads = self._one, self._names, self._machine.group
@@ -218,7 +222,7 @@ class _Blocks:
         else:
             yield For(turn, (index(count) - self._lane + (threads - 1)) // threads, tuple(lets))
 
-    def _places(self, term: Scalar, line: Scalar, side: _Side) -> tuple[Scalar, ...]:
+    def _places(self, term: Scalar, line: Scalar, side: BlockSide) -> tuple[Scalar, ...]:
         return (*unflat(term, self._one.reduced), *unflat(line, side.extents))
 
     # --- results ------------------------------------------------------------------------------------------------------
@@ -239,7 +243,7 @@ class _Blocks:
             yield Let(row, first + self._ty + place * self._down)
             yield from _where(row, sides.rows.count, self._height, tuple(inner))
 
-    def _store(self, sides: _Sides, row: Scalar, column: Scalar, known: dict[Scalar, Scalar]) -> Statements:
+    def _store(self, sides: BlockSides, row: Scalar, column: Scalar, known: dict[Scalar, Scalar]) -> Statements:
         names, one = self._names, self._one
         made: list[Statement] = []
         for side, at in ((sides.rows, row), (sides.columns, column)):

@@ -14,6 +14,8 @@ _LARGEST_GROUP = 1024
 """The most threads of a group, where the device allows as many."""
 _LEAST_SHARED, _MOST_SHARED = 16_384, 49_152
 """Memory that groups share on every device, and what they have without asking for more where there is more."""
+_WITH_MATRIX_UNITS = "sm_90a"
+"""The architecture whose instructions for tiles in memory of a group are used."""
 _LEAST_GROUP = 128
 """Threads of a group that every device allows."""
 
@@ -44,6 +46,10 @@ class SimtMachine:
     """Rows, columns and terms from which on contractions are computed in blocks."""
     shared_bytes: int = 16_384
     """Memory that the threads of a group share."""
+    most_shared_bytes: int = 0
+    """The same where a group asks for more than the usual."""
+    has_matrix_units: bool = False
+    """Whether 128 threads multiply tiles together, by instructions of their own."""
     units: int = 64
     """Groups that run at the same time, and no fewer, where there are enough of them."""
     fuses: bool = False
@@ -94,6 +100,8 @@ def simt_machine(arch: DeviceArch) -> SimtMachine:
         subgroup,
         largest_group=largest,
         shared_bytes=min(limits.max_shared_memory_bytes or _LEAST_SHARED, _MOST_SHARED),
+        most_shared_bytes=limits.max_shared_memory_bytes or 0,
+        has_matrix_units=arch.device.api == "cuda" and arch.device.architecture == _WITH_MATRIX_UNITS,
         units=limits.compute_units or SimtMachine.units,
         fuses=arch.numerics.fma == "exact",
         early=early,

@@ -17,6 +17,7 @@ from openinfer.synth.targets.simt.independent import with_independent_loops
 from openinfer.synth.targets.simt.launches import Launches
 from openinfer.synth.targets.simt.long import with_long_loops
 from openinfer.synth.targets.simt.machine import SimtMachine
+from openinfer.synth.targets.simt.matrix import matrix_units
 from openinfer.synth.targets.simt.order import sorted_by_groups, with_orders
 from openinfer.synth.targets.simt.queries import with_own_queries
 from openinfer.synth.targets.simt.rows import rows
@@ -28,7 +29,7 @@ from openinfer.synth.targets.simt.wide import FreshNames
 
 STRUCTURES: frozenset[type[Structure]] = frozenset({Attend, Order})
 """What has forms of its own."""
-FORMS: tuple[LaunchForm, ...] = (blocks, sorted_by_groups, tiles, flat, rows, together)
+FORMS: tuple[LaunchForm, ...] = (matrix_units, blocks, sorted_by_groups, tiles, flat, rows, together)
 
 
 def scheduled(kernel: Kernel, machine: SimtMachine) -> Launches:

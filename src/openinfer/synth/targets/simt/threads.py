@@ -21,6 +21,7 @@ from openinfer.loops.ir import (
     Space,
     Statement,
     Store,
+    TileStep,
     WideLoad,
     WideStore,
     scalars,
@@ -142,6 +143,8 @@ def launch_kernel(kernel: Kernel, body: Statements, memory: Mapping[str, Buffer]
     values = (part for one in walk(body) for value in scalars(one) for part in visit(value))
     loads = [part.buffer for part in values if isinstance(part, Load)]
     loads += [one.buffer for one in walk(body) if isinstance(one, WideLoad)]
+    steps = [one for one in walk(body) if isinstance(one, TileStep)]
+    loads += [one for step in steps for one in step.reads]
     written, read = ({one.name for one in found if one.space not in _INSIDE} for found in (stores, loads))
     outputs = tuple(one for name, one in memory.items() if name in written)
     inputs = tuple(one for name, one in memory.items() if name in read - written)

@@ -82,6 +82,7 @@ static const struct cudaKernelNodeParams *params_of(const oi_queue *q, const oi_
     }
     to->node = (struct cudaKernelNodeParams){ .func = (void *)(uintptr_t)kernel->function,
         .gridDim = { (unsigned)values[0], 1, 1 }, .blockDim = { (unsigned)kernel->threads, 1, 1 },
+        .sharedMemBytes = (unsigned)kernel->shared,
         .kernelParams = to->places };
     return &to->node;
 }
@@ -89,7 +90,8 @@ static const struct cudaKernelNodeParams *params_of(const oi_queue *q, const oi_
 static bool is_launched(const oi_queue *q, const oi_call *call, oi_params *room)
 {
     const struct cudaKernelNodeParams *const one = params_of(q, call, room);
-    return cudaLaunchKernel(one->func, one->gridDim, one->blockDim, one->kernelParams, 0, q->tools.stream) == cudaSuccess;
+    return cudaLaunchKernel(one->func, one->gridDim, one->blockDim, one->kernelParams, one->sharedMemBytes, q->tools.stream)
+        == cudaSuccess;
 }
 
 static bool are_launched(const oi_queue *q, oi_params *room)
@@ -117,6 +119,7 @@ static bool is_node(const oi_queue *q, cudaGraphNode_t *made, cudaGraph_t graph,
     about.kernel.func = one->func;
     about.kernel.gridDim = one->gridDim;
     about.kernel.blockDim = one->blockDim;
+    about.kernel.sharedMemBytes = one->sharedMemBytes;
     about.kernel.kernelParams = one->kernelParams;
     for (size_t i = 0; i < count; ++i)
         edges[i] = (cudaGraphEdgeData){ .from_port = cudaGraphKernelNodePortProgrammatic,

@@ -42,12 +42,16 @@ static oi_problem device_new(const oi_given *given, oi_device **made)
     if (found != cudaSuccess || count == 0 || cudaGetDevice(&number) != cudaSuccess) return OI_NO_DRIVER;
     if (cudaDeviceGetAttribute(&lanes, cudaDevAttrWarpSize, number) != cudaSuccess || (uint32_t)lanes < given->lanes)
         return OI_NO_FEATURE;
-    /* Kernels are there for one architecture. */
-    for (int32_t i = 0; i < given->kernel_count; ++i)
-        if (cudaFuncGetAttributes(&about, given->kernels[i].function) != cudaSuccess) {
+    /* Kernels are there for one architecture, and some ask for memory that a group does not have otherwise. */
+    for (int32_t i = 0; i < given->kernel_count; ++i) {
+        const oi_kernel *const kernel = &given->kernels[i];
+        if (cudaFuncGetAttributes(&about, kernel->function) != cudaSuccess || (kernel->shared > 0
+            && cudaFuncSetAttribute(kernel->function, cudaFuncAttributeMaxDynamicSharedMemorySize, kernel->shared)
+                != cudaSuccess)) {
             (void)cudaGetLastError();
             return OI_NO_FEATURE;
         }
+    }
     oi_device *const own = calloc(1, sizeof *own);
     if (own == NULL) return OI_NO_MEMORY;
     own->number = number;

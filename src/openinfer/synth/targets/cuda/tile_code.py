@@ -1,0 +1,149 @@
+"""Tiles in CUDA: memory of a group that a launch asks for, copies into it that run ahead, and matrix units.
+
+Rows of a tile have 128 bytes, and 16 bytes of a row are where its number and theirs, bit by bit, differ: so the units
+take it. Where a compiler has no such units, as on a processor, the same sums are computed one by one.
+"""
+
+from collections.abc import Callable, Sequence
+from math import prod
+
+from openinfer.dtypes import DType
+from openinfer.loops.ir import Buffer, For, Kernel, Scalar, ScalarVar, Space, Statement, TileStep, walk
+from openinfer.loops.tile_steps import TILE_BYTES, TileCopy, TileMoment, TileProduct, TileStore, TileSync
+from openinfer.synth.targets.cstyle.integers import INTEGERS
+from openinfer.synth.targets.cstyle.support import SupportFunction
+from openinfer.synth.targets.cstyle.templates import KernelWriter, PrintStatement
+
+_UNITS = {"bf16": ("bf16", "f32", "float", 16), "f16": ("f16", "f32", "float", 16), "i8": ("s8", "s32", "int32_t", 32)}
+"""What the units call elements and sums, the type of sums, and the terms of an instruction."""
+
+
+def _bytes(buffer: Buffer) -> int:
+    return prod(map(int, buffer.shape)) * buffer.dtype.bits // 8
+
+
+def tile_bytes(kernel: Kernel) -> int:
+    """The memory of a group that a launch asks for; 0 if there are no tiles."""
+    if not any(isinstance(one, TileStep) for one in walk(kernel.body)):
+        return 0
+    return sum(_bytes(one) for one in kernel.scratch if one.space is Space.GROUP)
+
+
+def tile_memory(buffers: Sequence[Buffer], stored: Callable[[DType], str]) -> list[str]:
+    """Where tiles are in the memory that a launch asks for: each begins at a multiple of 8 rows."""
+    lines, place = [f"OI_TILES({sum(map(_bytes, buffers))});"], 0
+    for one in buffers:
+        kind = stored(one.dtype)
+        lines.append(f"{kind} *const {one.name} = ({kind} *)(oi_tiles + {place});")
+        place += _bytes(one)
+    return lines
+
+
+def unrolled(loop: For, writer: KernelWriter, depth: int) -> None:
+    """A loop whose iterations stand one after the other."""
+    writer.line(depth, "#pragma unroll")
+    writer.loop(loop, "0", writer.scalars.text(loop.extent), depth)
+
+
+# --- statements -------------------------------------------------------------------------------------------------------
+
+
+def _row(tile: Buffer, index: tuple[Scalar, ...], writer: KernelWriter) -> str:
+    """The number of a row among those of all stages."""
+    return writer.scalars.text(index[0] * tile.shape[1] + index[1])
+
+
+def _place(one: TileCopy | TileStore, writer: KernelWriter) -> str:
+    row, term = _row(one.tile, one.index, writer), writer.scalars.text(one.index[-1])
+    return f"{writer.scalars.need('oi_piece')}({one.tile.name}, uint32_t({row}), uint32_t({term}))"
+
+
+def _copy(one: TileCopy, writer: KernelWriter, depth: int) -> None:
+    own = writer.scalars
+    source = f"{one.source.name} + {own.offset(one.source, one.source_index)}"
+    valid = "true" if one.valid is None else own.text(one.valid)
+    writer.line(depth, f"{own.need('oi_copy_ahead')}({_place(one, writer)}, {source}, {valid});")
+
+
+def _store(one: TileStore, writer: KernelWriter, depth: int) -> None:
+    own, dtype = writer.scalars, one.tile.dtype
+    names = [value.name for value in one.values if isinstance(value, ScalarVar)]
+    codes = [f"{own.need(f'oi_to_{dtype.name}')}({name})" if dtype.is_small_float else name for name in names]
+    mask = (1 << dtype.bits) - 1
+    per = 32 // dtype.bits
+    shifted = [f"(uint32_t({code}) & {mask}u) << {at % per * dtype.bits}u" for at, code in enumerate(codes)]
+    words = [" | ".join(shifted[at : at + per]) for at in range(0, len(shifted), per)]
+    writer.line(depth, f"*(uint4 *){_place(one, writer)} = make_uint4({', '.join(words)});")
+
+
+def _sync(one: TileSync, writer: KernelWriter, depth: int) -> None:
+    match one.moment:
+        case TileMoment.BATCH:
+            text = f"{writer.scalars.need('oi_batch')}()"
+        case TileMoment.ARRIVED:
+            text = f"{writer.scalars.need('oi_arrived')}<{one.pending}>()"
+        case TileMoment.SUMMED:
+            assert one.sums is not None
+            text = f"{writer.scalars.need('oi_summed')}({one.sums.name})"
+    writer.line(depth, f"{text};")
+
+
+def _product(one: TileProduct, writer: KernelWriter, depth: int) -> None:
+    own, dtype = writer.scalars, one.rows.dtype
+    parts = []
+    for tile, index in ((one.rows, one.rows_index), (one.columns, one.columns_index)):
+        parts.append(f"{tile.name} + ({_row(tile, index, writer)}) * {TILE_BYTES * 8 // dtype.bits}")
+    function = own.need(product_function(dtype, one.width))
+    writer.line(depth, f"{function}({one.sums.name}, {', '.join(parts)});")
+
+
+TILE_STATEMENTS: dict[type[Statement], PrintStatement] = {
+    TileCopy: _copy,
+    TileStore: _store,
+    TileSync: _sync,
+    TileProduct: _product,
+}
+
+# --- functions --------------------------------------------------------------------------------------------------------
+
+
+def product_function(dtype: DType, width: int) -> SupportFunction:
+    """What multiplies 64 rows of a tile with some of another."""
+    elements, total, kind, terms = _UNITS[dtype.name]
+    stored = INTEGERS[f"u{dtype.bits}"] if dtype.is_small_float else INTEGERS[dtype.name]
+    count, letter = width // 2, "f" if total == "f32" else "r"
+    names = ", ".join(f"%{number}" for number in range(count))
+    signs = ", p, 1, 1, 0, 0" if total == "f32" else ", p"
+    element = f"oi_from_{dtype.name}" if dtype.is_small_float else "int32_t"
+    sums = ", ".join(f'"+{letter}"(sums[{number}])' for number in range(count))
+    name = f"oi_product_{dtype.name}_{width}"
+    text = f"""/* Adds products along rows of two tiles to sums of 128 threads: 64 rows of one, {width} of the other. */
+static __device__ __forceinline__ void {name}({kind} (&sums)[{count}], const {stored} *rows, const {stored} *columns)
+{{
+#ifdef OI_MATRIX_UNITS
+    const uint64_t left = oi_tile(rows), right = oi_tile(columns);
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#pragma unroll
+    for (uint32_t term = 0; term < 4; ++term)
+        asm volatile("{{ .reg .pred p; setp.ne.b32 p, 1, 0; "
+            "wgmma.mma_async.sync.aligned.m64n{width}k{terms}.{total}.{elements}.{elements} "
+            "{{{names}}}, %{count}, %{count + 1}{signs}; }}"
+            : {sums}
+            : "l"(left + 2 * term), "l"(right + 2 * term));
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+    asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
+#else
+    const uint32_t first = threadIdx.x % 128u / 32u * 16u + threadIdx.x % 32u / 4u;
+    for (uint32_t i = 0; i < {count}u; ++i) {{
+        const uint32_t row = first + i / 2u % 2u * 8u, column = i / 4u * 8u + threadIdx.x % 4u * 2u + i % 2u;
+        for (uint32_t term = 0; term < {TILE_BYTES * 8 // dtype.bits}u; ++term) {{
+            const uint32_t each = {16 * 8 // dtype.bits}u, from = term / each * each;
+            const {kind} one = {element}(oi_piece(rows, row, from)[term % each]);
+            sums[i] += one * {element}(oi_piece(columns, column, from)[term % each]);
+        }}
+    }}
+#endif
+}}
+"""
+    needs = ("oi_piece", "oi_tile", *((f"oi_from_{dtype.name}",) if dtype.is_small_float else ()))
+    return SupportFunction(name, needs, text)

@@ -1,0 +1,341 @@
+"""Contractions of many rows and columns on matrix units: a group has a tile of sums, and 128 threads 64 rows of it.
+
+Tiles of both factors come into memory that the group shares by copies that run ahead, in a ring of stages. Units
+multiply what is there while others are on their way. Products of two elements are exact; how units round what they
+add up is theirs to know, so they take integers, and floats whose sums are rounded to fewer bits in the end.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+
+from openinfer.loops.affine import affine, position
+from openinfer.loops.build import index, unflat
+from openinfer.loops.dim import is_symbolic
+from openinfer.loops.ir import (
+    ACCUMULATOR,
+    Alloc,
+    Bind,
+    Buffer,
+    Cast,
+    Const,
+    Contraction,
+    For,
+    GroupBarrier,
+    If,
+    Let,
+    Load,
+    Local,
+    LoopKind,
+    Scalar,
+    ScalarVar,
+    SetLocal,
+    Space,
+    Statement,
+    Store,
+    WideStore,
+)
+from openinfer.loops.rewrite import Statements, replaced
+from openinfer.loops.tile_steps import (
+    TILE_BYTES,
+    TILE_ROWS,
+    TILE_THREADS,
+    TileCopy,
+    TileMoment,
+    TileProduct,
+    TileStore,
+    TileSync,
+)
+from openinfer.synth.targets.simt.baseline import Formed
+from openinfer.synth.targets.simt.blocks import BlockSide, BlockSides, block_sides
+from openinfer.synth.targets.simt.machine import SimtMachine
+from openinfer.synth.targets.simt.segments import LaunchPart
+from openinfer.synth.targets.simt.threads import lets_of
+from openinfer.synth.targets.simt.wide import FreshNames
+
+_PIECE = 16
+"""Bytes of a copy."""
+_PANEL = 8
+"""Tiles next to each other that groups take before they go down: what they read is in the cache for all of them."""
+
+
+@dataclass(frozen=True)
+class _TileShape:
+    """The sums of a group, and how much of what units can do it reaches."""
+
+    height: int
+    width: int
+    reached: float
+
+    @property
+    def threads(self) -> int:
+        return self.height // TILE_ROWS * TILE_THREADS
+
+    @property
+    def stage_bytes(self) -> int:
+        return (self.height + self.width) * TILE_BYTES
+
+    def groups(self, sides: BlockSides) -> int:
+        tall, wide = -(-sides.rows.count // self.height), -(-sides.columns.count // self.width)
+        return prod(sides.batches) * tall * wide
+
+    def cost(self, sides: BlockSides, machine: SimtMachine) -> float:
+        """How long it takes, as sums of a unit."""
+        return -(-self.groups(sides) // machine.units) * self.height * self.width / self.reached
+
+    def stages(self, sides: BlockSides, machine: SimtMachine) -> int:
+        """The more groups there are, the more of them share a unit's memory; a group alone has more on its way."""
+        beside = min(-(-self.groups(sides) // machine.units), _MOST_BESIDE)
+        found = [machine.most_shared_bytes // (self.stage_bytes * each) for each in range(beside, 0, -1)]
+        return min(next((each for each in found if each >= _LEAST_STAGES), 0), _MOST_STAGES)
+
+
+_LEAST_STAGES, _MOST_STAGES, _MOST_BESIDE = 3, 8, 4
+_SHAPES = (
+    _TileShape(128, 256, 1.0),
+    _TileShape(128, 128, 0.9),
+    _TileShape(64, 128, 0.7),
+    _TileShape(64, 64, 0.55),
+)
+
+
+def matrix_units(part: LaunchPart, machine: SimtMachine, taken: set[str]) -> Formed | None:
+    """A contraction of many rows and columns whose elements the units of a device multiply."""
+    *before, last = part.body
+    sides = block_sides(last, machine) if isinstance(last, Contraction) else None
+    if sides is None or not isinstance(last, Contraction) or not _is_for_units(last, sides, machine):
+        return None
+    fitting = [one for one in _SHAPES if one.stages(sides, machine)]
+    if not fitting:
+        return None
+    if _is_next(last, sides.rows) and not _is_next(last, sides.columns):
+        sides = BlockSides(sides.batch, sides.batches, sides.columns, sides.rows)
+    shape = min(fitting, key=lambda one: one.cost(sides, machine))
+    if shape.groups(sides) > machine.most_groups:
+        return None
+    return _MatrixForm(last, sides, shape, machine, FreshNames(taken)).formed(tuple(before))
+
+
+def _is_for_units(one: Contraction, sides: BlockSides, machine: SimtMachine) -> bool:
+    loads = [_load_of(side.value) for side in (sides.rows, sides.columns)]
+    if not machine.has_matrix_units or None in loads or prod(one.reduced) < 4 * machine.least_block:
+        return False
+    kinds = {load.buffer.dtype.name for load in loads if load is not None}
+    if kinds == {"i8"}:
+        return one.accumulator.name == "i32"
+    is_rounded = one.out.dtype.kind == "float" and one.out.dtype.bits <= 16
+    return len(kinds) == 1 and kinds <= {"bf16", "f16"} and one.accumulator.name == "f32" and is_rounded
+
+
+def _load_of(value: Scalar) -> Load | None:
+    """The element that a factor is; None if it is something made of one."""
+    inner = value.operand if isinstance(value, Cast) else value
+    return inner if isinstance(inner, Load) else None
+
+
+def _is_next(one: Contraction, side: BlockSide) -> bool:
+    """Whether results along the last index of a side are next to each other."""
+    found = position(one.out, one.out_index)
+    return found is not None and bool(side.indices) and found.step(side.indices[-1]) == 1
+
+
+@dataclass(frozen=True)
+class _Factor:
+    """A factor, and the tiles of it."""
+
+    side: BlockSide
+    load: Load
+    tile: Buffer
+    start: ScalarVar
+    extent: int
+    is_copied: bool
+    """Whether pieces of rows are so in memory, too."""
+
+
+class _MatrixForm:
+    def __init__(
+        self, one: Contraction, sides: BlockSides, shape: _TileShape, machine: SimtMachine, names: FreshNames
+    ) -> None:
+        self._one, self._sides, self._shape, self._machine, self._names = one, sides, shape, machine, names
+        self._lane, self._group = names.var("lane"), names.var("group")
+        self._stages = shape.stages(sides, machine)
+        self._rows = self._factor(sides.rows, "rows", shape.height)
+        self._columns = self._factor(sides.columns, "columns", shape.width)
+        bits = self._rows.tile.dtype.bits
+        self._each, self._deep = _PIECE * 8 // bits, TILE_BYTES * 8 // bits
+        self._blocks = -(-prod(one.reduced) // self._deep)
+        self._sums = Buffer(names.name("sums"), one.accumulator, (shape.width // 2,), Space.OWN)
+
+    def _factor(self, side: BlockSide, name: str, extent: int) -> _Factor:
+        load = _load_of(side.value)
+        assert load is not None
+        dtype = load.buffer.dtype
+        shape = (self._stages, extent, TILE_BYTES * 8 // dtype.bits)
+        tile = Buffer(self._names.name(f"tile_{name}"), dtype, shape, Space.GROUP)
+        start = self._names.var("top" if name == "rows" else "left")
+        return _Factor(side, load, tile, start, extent, _has_pieces(self._one, load, self._machine))
+
+    def formed(self, before: Statements) -> Formed:
+        one, shape, threads = self._one, self._shape, self._shape.threads
+        count = shape.groups(self._sides)
+        body: list[Statement] = [*before, *self._place(), Alloc(self._sums)]
+        number = self._names.var("number")
+        zero = Store(self._sums, (number,), Const(0, one.accumulator))
+        body.append(For(number, index(shape.width // 2), (zero,), bind=Bind.UNROLL))
+        body += [*self._terms(), TileSync(TileMoment.SUMMED, sums=self._sums), *self._results()]
+        inner = For(self._lane, index(threads), tuple(body), LoopKind.PARALLEL, Bind.THREAD)
+        memory = (Alloc(self._rows.tile), Alloc(self._columns.tile))
+        loop = For(self._group, index(count), (*memory, inner), LoopKind.PARALLEL, Bind.GROUP)
+        form = f"matrix units: {shape.height} x {shape.width} sums, {self._stages} stages"
+        return Formed((loop,), count * threads, form)
+
+    def _place(self) -> Statements:
+        """Where a group's sums are: groups go down panels of tiles that are next to each other."""
+        sides, shape = self._sides, self._shape
+        tall, wide = -(-sides.rows.count // shape.height), -(-sides.columns.count // shape.width)
+        if wide % _PANEL == 0 and tall > 1:
+            *batch, panel, down, across = unflat(self._group, (*sides.batches, wide // _PANEL, tall, _PANEL))
+            across = panel * _PANEL + across
+        else:
+            *batch, down, across = unflat(self._group, (*sides.batches, tall, wide))
+        return (
+            *lets_of(sides.batch, batch),
+            Let(self._rows.start, down * shape.height),
+            Let(self._columns.start, across * shape.width),
+        )
+
+    # --- terms --------------------------------------------------------------------------------------------------------
+
+    def _terms(self) -> Iterator[Statement]:
+        stages = self._stages
+        ahead = stages - 2  # one stage is multiplied, and one may still be
+        for first in range(ahead):
+            if first < self._blocks:
+                yield from self._stage(index(first), index(first))
+            yield TileSync(TileMoment.BATCH)
+        block, later = self._names.var("block"), self._names.var("later")
+        body: list[Statement] = [TileSync(TileMoment.ARRIVED, ahead - 1), GroupBarrier()]
+        if self._blocks > ahead:
+            copies = (Let(later, block + ahead), *self._stage(later, later % stages))
+            body.append(If(block < self._blocks - ahead, copies))
+        body.append(TileSync(TileMoment.BATCH))
+        at = block % stages
+        own = self._lane // TILE_THREADS * TILE_ROWS
+        rows, columns = self._rows.tile, self._columns.tile
+        both = (at, own), (at, index(0))
+        body.append(TileProduct(self._sums, rows, both[0], columns, both[1], self._shape.width, self._lane))
+        yield For(block, index(self._blocks), tuple(body))
+
+    def _stage(self, block: Scalar, stage: Scalar) -> Iterator[Statement]:
+        for factor in (self._rows, self._columns):
+            turn = self._names.var("turn")
+            pieces = factor.extent * (TILE_BYTES // _PIECE)
+            made = self._copied if factor.is_copied else self._stored
+            body = tuple(made(factor, block, stage, turn * self._shape.threads + self._lane))
+            yield For(turn, index(pieces // self._shape.threads), body, bind=Bind.UNROLL if factor.is_copied else None)
+
+    def _copied(self, factor: _Factor, block: Scalar, stage: Scalar, at: Scalar) -> Iterator[Statement]:
+        """A piece of a row as it is."""
+        names, pieces = self._names, TILE_BYTES // _PIECE
+        line, term, place = names.var("line"), names.var("term"), names.var("place")
+        yield Let(place, at // pieces)
+        yield Let(line, factor.start + place)
+        yield Let(term, block * self._deep + at % pieces * self._each)
+        known = self._known(factor, line, term)
+        where = tuple(replaced(part, known) for part in factor.load.index)
+        valid = self._valid(factor, line, term)
+        own = (stage, place, term - block * self._deep)
+        yield TileCopy(factor.tile, own, factor.load.buffer, where, valid)
+
+    def _known(self, factor: _Factor, line: Scalar, term: Scalar) -> dict[Scalar, Scalar]:
+        one, side = self._one, factor.side
+        places = (*unflat(term, one.reduced), *unflat(line, side.extents))
+        return dict(zip((*one.bound, *side.indices), places, strict=True))
+
+    def _valid(self, factor: _Factor, line: Scalar, term: Scalar) -> Scalar | None:
+        guards = ((line, factor.side.count, factor.extent), (term, prod(self._one.reduced), self._deep))
+        found = [value < most for value, most, step in guards if most % step]
+        return None if not found else found[0] if len(found) == 1 else found[0] & found[1]
+
+    def _stored(self, factor: _Factor, block: Scalar, stage: Scalar, at: Scalar) -> Iterator[Statement]:
+        """A piece of a row that is elsewhere in memory, element by element; neighbours in memory are of neighbours."""
+        names, kind = self._names, factor.tile.dtype.compute
+        line, place, first = names.var("line"), names.var("place"), names.var("first")
+        yield Let(place, at % factor.extent)
+        yield Let(line, factor.start + place)
+        yield Let(first, block * self._deep + at // factor.extent * self._each)
+        values = tuple(names.var("value", kind) for _ in range(self._each))
+        for number, value in enumerate(values):
+            term = names.var("term")
+            inside: Statements = (SetLocal(value, replaced(factor.load, self._known(factor, line, term))),)
+            valid = self._valid(factor, line, term)
+            yield Local(value, Const(0, kind))
+            yield Let(term, first + number)
+            yield from inside if valid is None else (If(valid, inside),)
+        yield TileStore(factor.tile, (stage, place, first - block * self._deep), values)
+
+    # --- results ------------------------------------------------------------------------------------------------------
+
+    def _results(self) -> Iterator[Statement]:
+        names, sides, lane = self._names, self._sides, self._lane
+        half, unit, row, column = names.var("half"), names.var("unit"), names.var("row"), names.var("column")
+        own = lane // TILE_THREADS * TILE_ROWS + lane // 32 % 4 * 16 + lane % 32 // 4
+        pair = self._pair(row, column, unit * 4 + half * 2)
+        inner = (
+            Let(column, self._columns.start + unit * 8 + lane % 4 * 2),
+            *_where(column, sides.columns.count, self._shape.width, pair),
+        )
+        units = For(unit, index(self._shape.width // 8), inner, bind=Bind.UNROLL)
+        outer = (
+            Let(row, self._rows.start + own + half * 8),
+            *_where(row, sides.rows.count, self._shape.height, (units,)),
+        )
+        yield For(half, index(2), outer, bind=Bind.UNROLL)
+
+    def _pair(self, row: Scalar, column: Scalar, number: Scalar) -> Statements:
+        """Two neighbours, in one access where that is possible."""
+        first, where, value = self._result(row, column, number)
+        second, other, next_value = self._result(row, column + 1, number + 1)
+        is_even = self._sides.columns.count % 2 == 0
+        if not is_even or not self._is_wide():
+            again = (*second, Store(self._one.out, other, next_value))
+            again = again if is_even else (If(column + 1 < self._sides.columns.count, again),)
+            return (*first, Store(self._one.out, where, value), *again)
+        names = tuple(self._names.var("out", value.dtype) for _ in range(2))
+        lets = (Let(names[0], value), *second, Let(names[1], next_value))
+        return (*first, *lets, WideStore(self._one.out, where, names))
+
+    def _result(self, row: Scalar, column: Scalar, number: Scalar) -> tuple[Statements, tuple[Scalar, ...], Scalar]:
+        one, sides = self._one, self._sides
+        known: dict[Scalar, Scalar] = {ScalarVar(ACCUMULATOR, one.accumulator): Load(self._sums, (number,))}
+        made: list[Statement] = []
+        for side, at in ((sides.rows, row), (sides.columns, column)):
+            for var, where in zip(side.indices, unflat(at, side.extents), strict=True):
+                known[var] = new = self._names.var(var.name)
+                made.append(Let(new, where))
+        place = tuple(replaced(part, known) for part in one.out_index)
+        return tuple(made), place, replaced(one.epilogue, known)
+
+    def _is_wide(self) -> bool:
+        out, indices = self._one.out, self._sides.columns.indices
+        found = position(out, self._one.out_index)
+        if found is None or out.name in self._machine.unaligned or out.dtype.bits < 16:
+            return False
+        others = [found.first, *(step for name, step in found.steps.items() if name != indices[-1].name)]
+        is_even = all(not is_symbolic(each) and each % 2 == 0 for each in others)
+        return is_even and found.step(indices[-1]) == 1 and self._sides.columns.extents[-1] % 2 == 0
+
+
+def _has_pieces(one: Contraction, load: Load, machine: SimtMachine) -> bool:
+    """Whether 16 bytes of memory are neighbouring terms, wherever they begin."""
+    each, last = _PIECE * 8 // load.buffer.dtype.bits, one.bound[-1]
+    found, along = position(load.buffer, load.index), affine(load.index[-1]) if load.index else None
+    if found is None or along is None or load.buffer.name in machine.unaligned or one.reduced[-1] % each:
+        return False
+    others = [found.first, *(step for name, step in found.steps.items() if name != last.name)]
+    is_aligned = all(not is_symbolic(step) and step % each == 0 for step in others)
+    return is_aligned and found.step(last) == 1 and along.step(last) == 1
+
+
+def _where(var: Scalar, count: int, step: int, body: Statements) -> Statements:
+    return (If(var < count, body),) if count % step else body

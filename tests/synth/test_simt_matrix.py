@@ -1,0 +1,89 @@
+"""Contractions on matrix units: which ones, and that tiles, rings of them and what is done with sums are right."""
+
+import numpy as np
+import pytest
+from tests.synth.test_simt_schedule import BF16, F32, I32, checked, forms
+
+from openinfer.dtypes import DTYPES, Array, DType
+from openinfer.loops.build import load, rounded
+from openinfer.loops.ir import ACCUMULATOR, Buffer, Contraction, Kernel, ScalarVar, walk
+from openinfer.loops.tile_steps import TILE_THREADS, TileCopy, TileStore, TileSync, sum_place
+from openinfer.synth.targets.simt.launches import Launches
+from openinfer.synth.targets.simt.machine import SimtMachine
+from openinfer.synth.targets.simt.schedule import scheduled
+
+MACHINE = SimtMachine(group=8, subgroup=4, least_block=4, most_shared_bytes=232_448, has_matrix_units=True)
+I8 = DTYPES["i8"]
+
+
+def product(kind: DType, out: DType, extents: tuple[int, int, int], *, is_across: bool = False) -> Kernel:
+    """A product with a bias; the second factor has its terms along rows, or across them."""
+    rows, columns, terms = extents
+    total = I32 if kind is I8 else F32
+    i, j, k = (ScalarVar(name) for name in "ijk")
+    x, y = Buffer("x", kind, (rows, terms)), Buffer("y", out, (rows, columns))
+    w = Buffer("w", kind, (terms, columns) if is_across else (columns, terms))
+    bias = Buffer("bias", total, (columns,))
+    epilogue = ScalarVar(ACCUMULATOR, total) + load(bias, j)
+    epilogue = epilogue if out is total else rounded(epilogue, out)
+    where = (k, j) if is_across else (j, k)
+    body = Contraction(y, x, w, (i, j), (rows, columns), (k,), (terms,), (i, j), (i, k), where, total, epilogue)
+    return Kernel("k", (x, w, bias), (y,), (body,))
+
+
+def small(buffer: Buffer) -> Array:
+    """Numbers whose sums are exact, however they are added up; each element's neighbours are others."""
+    count = int(np.prod(buffer.shape))
+    return (np.arange(count) * 5 % 7 - 3).astype(buffer.dtype.array).reshape(buffer.shape)
+
+
+def found_for(kernel: Kernel) -> Launches:
+    return checked(kernel, [small(one) for one in kernel.inputs], MACHINE)
+
+
+def steps(found: Launches, kind: type) -> int:
+    return sum(isinstance(one, kind) for launch in found.launches for one in walk(launch.kernel.body))
+
+
+@pytest.mark.parametrize(
+    ("kind", "out", "extents"),
+    [
+        (BF16, BF16, (9, 10, 200)),
+        (DTYPES["f16"], BF16, (70, 9, 24)),
+        (I8, I32, (11, 12, 48)),
+    ],
+)
+def test_products_on_matrix_units_are_right(kind: DType, out: DType, extents: tuple[int, int, int]) -> None:
+    found = found_for(product(kind, out, extents))
+    assert forms(found) == ["matrix units"]
+    assert steps(found, TileStore) == 0, "rows are copied as they are"
+
+
+@pytest.mark.parametrize("extents", [(10, 9, 24), (9, 12, 19)])
+def test_terms_that_are_not_neighbours_are_brought_together(extents: tuple[int, int, int]) -> None:
+    """The second factor across its rows; and where pieces of 16 bytes do not begin where rows do, both factors."""
+    found = found_for(product(BF16, BF16, extents, is_across=True))
+    assert forms(found) == ["matrix units"]
+    assert steps(found, TileStore) > 0
+    assert (steps(found, TileCopy) > 0) == (extents[2] % 8 == 0)
+
+
+def test_sums_that_keep_all_their_bits_are_not_left_to_matrix_units() -> None:
+    """How units round what they add up is not ours to say."""
+    kernel = product(BF16, F32, (16, 16, 64))
+    assert forms(scheduled(kernel, MACHINE)) == ["blocks"]
+    assert forms(scheduled(product(F32, BF16, (16, 16, 64)), MACHINE)) == ["blocks"]
+    plain = SimtMachine(group=8, subgroup=4, least_block=4)
+    assert forms(scheduled(product(BF16, BF16, (16, 16, 64)), plain)) == ["blocks"]
+
+
+def test_batches_that_need_not_have_arrived_are_those_behind_the_one_that_is_multiplied() -> None:
+    found = scheduled(product(BF16, BF16, (2048, 4096, 512)), MACHINE)
+    assert found.launches[0].form == "matrix units: 128 x 256 sums, 4 stages"
+    pending = [one.pending for one in walk(found.launches[0].kernel.body) if isinstance(one, TileSync) and one.pending]
+    assert pending == [1], "of four stages, one is multiplied, one may still be, and of two others one is awaited"
+
+
+def test_every_sum_is_one_threads() -> None:
+    places = {sum_place(thread, number) for thread in range(TILE_THREADS) for number in range(32)}
+    assert places == {(row, column) for row in range(64) for column in range(64)}
