@@ -31,11 +31,16 @@ block nonlinear(v: f32[B, D]) {
 """
 
 
+def write_model(folder: Path) -> None:
+    """The model of the graph."""
+    tensors = {f"W.{layer}": np.ones((8, 8), np.float32) for layer in range(2)} | {"bias": np.ones(8, np.float32)}
+    save_file(folder / "mlp.oinf", tensors, sizevars={"D": 8})
+
+
 @pytest.fixture
 def graph_file(tmp_path: Path) -> Path:
     """The graph in a folder with its model."""
-    tensors = {f"W.{layer}": np.ones((8, 8), np.float32) for layer in range(2)} | {"bias": np.ones(8, np.float32)}
-    save_file(tmp_path / "mlp.oinf", tensors, sizevars={"D": 8})
+    write_model(tmp_path)
     path = tmp_path / "mlp.oig"
     path.write_text(GRAPH, encoding="utf-8")
     return path

@@ -27,6 +27,14 @@ class Source:
         line = bisect_right(self._line_starts, offset, hi=len(self._line_starts) - 1)
         return line, offset - self._line_starts[line - 1] + 1
 
+    def start_of(self, number: int) -> int:
+        r"""Where a line, counted from 1, begins; one behind the last begins where the text ends.
+
+        >>> Source("g.oig", "ab\ncd").start_of(2), Source("g.oig", "ab\ncd").start_of(9)
+        (3, 5)
+        """
+        return min(self._line_starts[min(number, len(self._line_starts)) - 1], len(self.text))
+
     def line(self, number: int) -> str:
         """The text of one line, counted from 1, without its line break."""
         return self.text[self._line_starts[number - 1] : self._line_starts[number] - 1].rstrip("\r")
