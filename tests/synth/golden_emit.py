@@ -62,7 +62,9 @@ def _opposite_rollback(arch: DeviceArch) -> Passes:
 OPTIONS = {
     "default": Options(),
     "no-fuse": Options(
-        lambda _: Passes(Simplify(fold=False, share=False, drop=False), fuse=None), "file", has_selftest=True
+        lambda _: Passes(Simplify(fold=False, share=False, drop=False, norms=False), fuse=None),
+        "file",
+        has_selftest=True,
     ),
     "plain": Options(lambda _: Passes(simplify=None, fuse=None, schedule=False)),
     "threads": Options(lambda _: Passes(divide=Divide(threads=3, worth=0), tuned=Tuned()), "incbin"),

@@ -166,3 +166,39 @@ def test_tables_and_branches_read_values_that_are_not_stored(model: ModelLoader)
     block good { cache.write w >> K[1]; return; }"""
     assert kernels(text, model) == ["neg", "is_finite"]
     agree(text, model, flags=QUICK)
+
+
+# --- batch norms ------------------------------------------------------------------------------------------------------
+
+NORM = """dynamic { x: f32[2, 3, 4]; } constant { g: f32[3]; b: f32[3]; m: f32[3]; v: f32[3]; }
+volatile { y: f32[2, 3, 4]; } block entry { op batch_norm(x, g, b, m, v) >> y; return y; }"""
+
+
+def statistics(path: Path, **others: Any) -> ModelLoader:
+    given = {"g": [1.5, -2.0, 0.25], "b": [0.5, 0.0, 3.0], "m": [1.0, -4.0, 0.0], "v": [0.3, 2.0, 1e-3]} | others
+    save_file(path, {name: np.array(one, np.float32) for name, one in given.items()})
+    return ModelLoader.open(path)
+
+
+def inputs_of(text: str, model: ModelLoader | None, passes: Passes | None = None) -> list[str]:
+    steps = planned(text, model, "generic", passes=passes).project.program.steps()
+    return [buffer.name for step in steps if isinstance(step, KernelStep) for buffer in step.kernel.inputs]
+
+
+def test_a_batch_norm_with_statistics_of_the_model_is_a_product_and_a_sum_within_its_bound(tmp_path: Path) -> None:
+    model = statistics(tmp_path / "m.oinf")
+    assert inputs_of(NORM, model) == ["x", "a", "b"]
+    x = np.random.default_rng(3).normal(size=(2, 3, 4)).astype(np.float32)
+    found = planned(NORM, model, "generic").build(flags=QUICK)(x=x)
+    g, b, m, v = (model.load(name).to_numpy().astype(np.float64)[None, :, None] for name in "gbmv")
+    wanted = (x - m) / np.sqrt(v + 1e-5) * g + b
+    magnitude = (np.abs(x) + np.abs(m)) * np.abs(g / np.sqrt(v + 1e-5)) + np.abs(b)
+    assert np.all(np.abs(found - wanted) <= 10 * 2.0**-24 * magnitude)
+
+
+def test_a_batch_norm_keeps_its_form_without_factors_or_without_the_pass(tmp_path: Path) -> None:
+    usual = ["x", "gamma", "beta", "mean", "var"]
+    without_eps = NORM.replace("g, b, m, v)", "g, b, m, v, eps=0.0)")
+    assert inputs_of(without_eps, statistics(tmp_path / "zero.oinf", v=[0.0, 1.0, 1.0])) == usual
+    assert inputs_of(NORM, statistics(tmp_path / "usual.oinf"), Passes(Simplify(norms=False))) == usual
+    assert inputs_of(NORM.replace("} constant {", ""), None) == usual

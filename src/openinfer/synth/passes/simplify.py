@@ -1,7 +1,7 @@
 """Less to do for the same result: what the model alone decides, what is computed twice, what nothing reads.
 
-Every result stays what the simulator says it is, bit for bit. Rewrites that round differently (a batch_norm taken into
-the weights of a convolution) are therefore not among these.
+Every result stays what the simulator says it is, bit for bit, but for those of batch norms, which stay within the bound
+of their op (``norms``).
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,6 +15,7 @@ from openinfer.loops.text import kernel_text
 from openinfer.ops import Array, OpError, ReferenceKernel
 from openinfer.synth.passes.dead_steps import without_dead_steps
 from openinfer.synth.passes.fuse.relayout import widens_weight
+from openinfer.synth.passes.norms import folded_norm
 from openinfer.synth.program.constraints import ProgramConstraints
 from openinfer.synth.program.ir import (
     FOLDED,
@@ -49,17 +50,19 @@ class Simplify:
     """The pass. Without any of its parts, every node keeps its kernel; only unused moves are left out.
 
     ``fold``: ops on nothing but model tensors are computed now. ``share``: the same op on the same operands is computed
-    once. ``drop``: ops whose results nothing reads are left out.
+    once. ``drop``: ops whose results nothing reads are left out. ``norms``: batch norms whose statistics are tensors of
+    the model are a product and a sum for each channel.
     """
 
     fold: bool = True
     share: bool = True
     drop: bool = True
+    norms: bool = True
 
     def run(self, program: Program) -> Program:
         """The program with less in it."""
-        if self.fold:
-            program = _Folding(program).run()
+        if self.fold or self.norms:
+            program = _Folding(program, self.fold, self.norms).run()
         if self.share:
             program = _shared(program)
         kinds = (Move, KernelStep, IntegerStep) if self.drop else (Move,)
@@ -103,8 +106,8 @@ def _substituted(step: Step, known: Mapping[Value, StepOperand]) -> Step:
 class _Folding:
     """Ops whose operands are all tensors of the model, computed as the simulator computes them."""
 
-    def __init__(self, program: Program) -> None:
-        self._program = program
+    def __init__(self, program: Program, folds: bool, norms: bool) -> None:  # noqa: FBT001  (as its pass has them)
+        self._program, self._folds, self._norms = program, folds, norms
         self._constraints = ProgramConstraints(program)
         self._outputs = set(program.outputs.values())
         self._readers: dict[Value, list[Step]] = {}
@@ -122,11 +125,24 @@ class _Folding:
 
     def _step(self, before: Step) -> tuple[Step, ...]:
         step = _substituted(before, self._known)
-        results = self._results(step) if isinstance(step, KernelStep) else None
-        if results is None:
+        if not isinstance(step, KernelStep):
             return (step,)
-        self._known |= results
-        return ()
+        results = self._results(step) if self._folds else None
+        if results is not None:
+            self._known |= results
+            return ()
+        return (self._norm(step),) if self._norms else (step,)
+
+    def _norm(self, step: KernelStep) -> KernelStep:
+        """A batch norm as a product and a sum, where the model has its statistics; all others as they are."""
+        found = folded_norm(self._program, step, lambda one: self._array(one) if self._is_tensor(one) else None)
+        if found is None:
+            return step
+        self._folded |= found[1]
+        return found[0]
+
+    def _is_tensor(self, operand: StepOperand) -> bool:
+        return isinstance(operand, Weight) and self._is_known(operand)
 
     def _results(self, step: KernelStep) -> dict[Value, StepOperand] | None:
         own = self._program.bound.ops.get(step.node)
@@ -152,7 +168,7 @@ class _Folding:
 
     def _is_worth_it(self, step: KernelStep) -> bool:
         """Whether all operands are known, and storing the result takes no more memory than they do."""
-        weights = [operand for operand in step.inputs if isinstance(operand, Weight) and self._is_known(operand)]
+        weights = [one for one in step.inputs if isinstance(one, Weight) and self._is_known(one)]
         if not step.inputs or len(weights) < len(step.inputs):
             return False
         taken = sum(one.dtype.nbytes(prod(one.shape)) for one in weights)

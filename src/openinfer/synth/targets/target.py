@@ -69,7 +69,7 @@ class Passes:
         return cls(fuse=fuse, allow=frozenset(map(Allowed, wishes.allow)))
 
 
-NODE_BY_NODE = Passes(Simplify(fold=False, share=False, drop=False), fuse=None)
+NODE_BY_NODE = Passes(Simplify(fold=False, share=False, drop=False, norms=False), fuse=None)
 """Every node keeps a kernel of its own, also where nothing reads its result."""
 
 
