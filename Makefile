@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Tests start hundreds of interpreters; without compiled files each would read all of the sources again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo chat test lint format types tests examples tools fuzz fuzz-oinf fuzz-lang fuzz-onnx fuzz-gguf fuzz-synth planted golden golden-update test-devices test-c test-vulkan test-cuda test-h200 bundle test-aarch64 test-cortex-m test-onnx test-models bench bench-all bench-oinf bench-lang bench-sim bench-synth bench-import bench-quantized bench-chat tune docs clean
+.PHONY: demo chat test lint format types tests examples tools fuzz fuzz-oinf fuzz-lang fuzz-onnx fuzz-gguf fuzz-synth planted golden golden-update test-devices test-c test-vulkan test-cuda test-h200 bundle test-aarch64 test-cortex-m test-onnx test-models test-serve bench bench-all bench-oinf bench-lang bench-sim bench-synth bench-import bench-quantized bench-chat tune docs clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/python -m examples.demo
@@ -140,6 +140,17 @@ test-models: $(VENV)/.dev $(VENV)/.examples
 # ONNX's own test cases for nodes through the importer: what agrees, and why the others are refused.
 test-onnx: $(VENV)/.dev
 	$(BIN)/python -m tests.importing.backend
+
+# The server with other people's clients, in an environment of its own: they want other versions of what others need.
+SERVE := build/serve
+test-serve: tools $(SERVE)/.installed
+	OMP_NUM_THREADS=1 $(SERVE)/bin/python -m pytest -q tests/serve/*.py
+
+$(SERVE)/.installed: pyproject.toml
+	test -x $(SERVE)/bin/python || $(PYTHON) -m venv $(SERVE)
+	$(SERVE)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[serve,scale]' pytest hypothesis \
+		'tritonclient[http,grpc]' openai grpcio-tools
+	touch $@
 
 # Programs without an operating system, on an emulated Cortex-M4 board; and narrow positions, here and under sanitizers.
 test-cortex-m: $(VENV)/.dev

@@ -24,6 +24,7 @@ from openinfer.cli.model import demo, inspect, verify
 from openinfer.cli.ops import ops
 from openinfer.cli.pack import pack
 from openinfer.cli.quantize import quantize
+from openinfer.cli.serve import serve
 from openinfer.cli.simulate import run
 from openinfer.cli.step import step
 from openinfer.cli.synth import synth
@@ -45,7 +46,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for command in (
-    *(check, run, step, trace, trace_diff, synth, bench, fmt, draw),
+    *(check, run, step, trace, trace_diff, synth, bench, serve, fmt, draw),
     *(import_model, inspect, verify, pack, quantize, ops, devices, explain, demo, lsp),
 ):
     name = "import" if command is import_model else None  # the word is Python's

@@ -3,6 +3,7 @@
 from openinfer.errors.advice import Advice, Fix, FixPlace, fixes_of
 from openinfer.errors.codes import Code
 from openinfer.errors.diagnostic import (
+    BatchError,
     DeviceError,
     Diagnostic,
     ExecutionError,
@@ -11,6 +12,7 @@ from openinfer.errors.diagnostic import (
     MissingExtraError,
     OinfError,
     OpenInferError,
+    ServingError,
     TensorError,
     nearest,
 )
@@ -21,6 +23,7 @@ from openinfer.errors.words import counted
 
 __all__ = [
     "Advice",
+    "BatchError",
     "ByteSpan",
     "Code",
     "DeviceError",
@@ -38,6 +41,7 @@ __all__ = [
     "OinfError",
     "OpenInferError",
     "Place",
+    "ServingError",
     "Source",
     "Span",
     "TensorError",

@@ -156,6 +156,16 @@ class Code(StrEnum):
     UNSAFE_CACHE = "E807"
     DIFFERENT_RESULT = "E808"
 
+    # E9xx: serving, and runs over files
+    BAD_REQUEST = "E901"
+    UNKNOWN_MODEL = "E902"
+    QUEUE_FULL = "E903"
+    DEADLINE = "E904"
+    UNAUTHORIZED = "E905"
+    REQUEST_TOO_LARGE = "E906"
+    BAD_SEQUENCE = "E907"
+    BAD_SERVE_OPTION = "E908"
+
     # W8xx: warnings about devices
     UNKNOWN_DEVICE_KEY = "W801"
 

@@ -114,6 +114,14 @@ class ImportingError(OpenInferError):
     """A model of another format that cannot be imported, or not as asked."""
 
 
+class ServingError(OpenInferError):
+    """A request that is answered with an error, or a server that cannot be started as asked."""
+
+
+class BatchError(OpenInferError):
+    """A run over files that cannot begin or go on."""
+
+
 class MissingExtraError(OpenInferError):
     """An optional dependency is needed and not installed."""
 

@@ -12,7 +12,7 @@ from openinfer.check.events import Event
 from openinfer.check.inserted import accepted_input, input_called, inputs_by_name, require_shape
 from openinfer.check.one_call import OneCall
 from openinfer.check.results import Outputs, given_back
-from openinfer.check.saved_state import loaded, save, saved_bytes
+from openinfer.check.saved_state import loaded, save, saved_bytes, signature
 from openinfer.check.step_sizes import StepSizes
 from openinfer.dtypes import DTYPES, DType, DTypeName, pack
 from openinfer.errors import Code, Diagnostic, ExecutionError, nearest
@@ -24,7 +24,7 @@ from openinfer.synth.run.interruption import Watch
 from openinfer.synth.run.library import FLAGS, Instance, compiled, structure
 from openinfer.synth.run.persistent import Contents, PersistentMemory, tensor
 from openinfer.synth.run.state_memory import StateMemory
-from openinfer.synth.run.step_memory import initialised
+from openinfer.synth.run.step_memory import OWN_MEMORY, SharedMemory, initialised
 from openinfer.synth.run.table_memory import borrowed
 from openinfer.synth.targets.project import RunnableProject
 from openinfer.tensor import Tensor
@@ -56,7 +56,13 @@ class CompiledModule:
     side. After a fork, the child's module is a copy that goes on by itself.
     """
 
-    def __init__(self, project: RunnableProject, library: ctypes.CDLL, node_budget: int | None = None) -> None:
+    def __init__(
+        self,
+        project: RunnableProject,
+        library: ctypes.CDLL,
+        node_budget: int | None = None,
+        shared: SharedMemory = OWN_MEMORY,
+    ) -> None:
         _require_budget(project, node_budget)
         self.bound = project.program.bound
         self._project = project
@@ -67,7 +73,8 @@ class CompiledModule:
         self._watch = Watch()
         self._instance = Instance(project, library)
         self._context = self._instance.context
-        self._arena, self._state, self._weights = initialised(project, self._instance)
+        self._arena, self._state, self._weights = initialised(project, self._instance, shared)
+        self._node_budget = node_budget
         on_device = self._instance if project.placed.rules.on_device else None
         self._persistent = PersistentMemory(project, StateMemory(self._state, on_device), self._instance)
         self._input_type = structure("Inputs", project.inputs)
@@ -97,6 +104,27 @@ class CompiledModule:
 
     def __repr__(self) -> str:
         return f"<CompiledModule {self._project.name!r}: {interface(self.bound)}>"
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """What a step needs inserted."""
+        return self._required
+
+    @property
+    def memory_bytes(self) -> int:
+        """The bytes that are this module's own: its state, and the arena that a step works in."""
+        return self._arena.nbytes + self._state.nbytes
+
+    def another(self, *, state_of: "CompiledModule | None" = None) -> "CompiledModule":
+        """A further module of the same code, with the same weights in memory and a state of its own.
+
+        With ``state_of`` it works on the state of another module, whose graph has the same persistent variables: what
+        one writes the other reads. Only one of the two may run at a time.
+        """
+        on_device = self._project.placed.rules.on_device
+        weights = None if on_device else self._weights
+        shared = SharedMemory(weights, None if state_of is None else _state_shared_by(self, state_of))
+        return CompiledModule(self._project, self._library, self._node_budget, shared)
 
     # --- inputs ---------------------------------------------------------------------------------------------------
 
@@ -386,6 +414,17 @@ class CompiledModule:
         self._context.is_broken = 1
         self._persistent.put(contents)
         self._context.is_broken = 0
+
+
+def _state_shared_by(module: CompiledModule, other: CompiledModule) -> Array:
+    """The state of another module, if both have the same variables at the same places."""
+    mine, others = (one._project.placed for one in (module, other))
+    fits = signature(module.bound) == signature(other.bound) and mine.state_bytes == others.state_bytes
+    if not fits or mine.rules.on_device or others.rules.on_device or mine.state.growing or others.state.growing:
+        message = "the modules cannot share a state: their graphs have other persistent variables, or tables that grow"
+        advice = "load_state(other.save_state()) copies it"
+        raise ExecutionError(Diagnostic(Code.BAD_STATE, message, None, advice))
+    return other._state
 
 
 def _require_budget(project: RunnableProject, nodes: int | None) -> None:

@@ -1,6 +1,7 @@
 """The memory that an instance of compiled code works in: this process's own, or that of a device."""
 
 import ctypes
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -9,6 +10,18 @@ from openinfer.ops import Array
 from openinfer.synth.run.library import Instance
 from openinfer.synth.run.table_memory import borrowed
 from openinfer.synth.targets.project import RunnableProject
+
+
+@dataclass(frozen=True)
+class SharedMemory:
+    """Memory that an instance is given instead of its own: weights, which nothing writes, and the state of another."""
+
+    weights: Array | None = None
+    state: Array | None = None
+
+
+OWN_MEMORY = SharedMemory()
+"""Nothing that is shared."""
 
 
 class _Asked:
@@ -27,15 +40,17 @@ class _Asked:
             self._release(self.pointer)
 
 
-def initialised(project: RunnableProject, instance: Instance) -> tuple[Array, Array, Array]:
+def initialised(
+    project: RunnableProject, instance: Instance, shared: SharedMemory = OWN_MEMORY
+) -> tuple[Array, Array, Array]:
     """The arena, the state and the weights of an instance, which is then ready for steps."""
-    placed, blob = project.placed, project.blob
+    placed, nbytes = project.placed, project.placed.weights.size
     alignment, sizes = placed.rules.alignment, (placed.arena_bytes, placed.state_bytes)
-    weights = _aligned(max(len(blob), 1), alignment)
-    weights[: len(blob)] = np.frombuffer(blob, np.uint8)
-    last = _address(weights), ctypes.c_size_t(len(blob))
+    weights = _loaded(project) if shared.weights is None else shared.weights
+    last = _address(weights), ctypes.c_size_t(nbytes)
     if not placed.rules.on_device:
-        arena, state = (_aligned(nbytes, alignment) for nbytes in sizes)
+        arena = _aligned(sizes[0], alignment)
+        state = _aligned(sizes[1], alignment) if shared.state is None else shared.state
         first = (_address(arena), ctypes.c_size_t(sizes[0]), _address(state), ctypes.c_size_t(sizes[1]))
         instance.call("init", *first, *last)
         return arena, state, weights
@@ -45,7 +60,15 @@ def initialised(project: RunnableProject, instance: Instance) -> tuple[Array, Ar
     context = instance.context
     places = (context.arena, context.state)
     arena, state = (borrowed(at or 0, nbytes, own) for at, nbytes, own in zip(places, sizes, asked, strict=True))
-    return arena, state, borrowed(context.weights or 0, len(blob))
+    return arena, state, borrowed(context.weights or 0, nbytes)
+
+
+def _loaded(project: RunnableProject) -> Array:
+    """The weights of a project, in memory of their own."""
+    blob = project.blob
+    weights = _aligned(max(len(blob), 1), project.placed.rules.alignment)
+    weights[: len(blob)] = np.frombuffer(blob, np.uint8)
+    return weights
 
 
 def no_memory(nbytes: int) -> ExecutionError:

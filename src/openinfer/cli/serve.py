@@ -1,0 +1,167 @@
+"""``openinfer serve``: a graph, or a folder of models, as a server."""
+
+import logging
+import os
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from openinfer.cli.options import ModelPath, SizeOptions, parsed_sizes
+from openinfer.cli.synth import DeviceOption
+from openinfer.errors import Code, Diagnostic, FileSpan, MissingExtraError, ServingError
+
+if TYPE_CHECKING:
+    from openinfer.serve.options import TlsFiles
+
+_TOKEN_VARIABLE = "OPENINFER_TOKEN"  # noqa: S105  (the name of a variable)
+
+ServedSource = Annotated[
+    str, typer.Argument(metavar="GRAPH|FOLDER", help="A graph, or a folder of models: NAME/VERSION/graph.oig.")
+]
+Name = Annotated[str | None, typer.Option("--name", help="What the model is called; else as the graph's file.")]
+Prefill = Annotated[
+    str | None, typer.Option("--prefill", metavar="GRAPH", help="The graph that reads prompts of a language model.")
+]
+TokenizerFile = Annotated[
+    str | None, typer.Option("--tokenizer", metavar="FILE.gguf", help="The tokenizer of a language model.")
+]
+Host = Annotated[str, typer.Option("--host", help="Where to listen; elsewhere than here, a token or certificates.")]
+HttpPort = Annotated[int, typer.Option("--port", min=0, max=65535, help="For HTTP; 0 is any that is free.")]
+GrpcPort = Annotated[
+    int, typer.Option("--grpc-port", min=-1, max=65535, help="For gRPC; 0 is any that is free, -1 none.")
+]
+Instances = Annotated[
+    int | None, typer.Option("--instances", min=1, max=1024, help="Compiled instances of a model; else one a core.")
+]
+InstanceThreads = Annotated[int, typer.Option("--threads", min=1, max=1024, help="Threads of each instance.")]
+MaxQueue = Annotated[int, typer.Option("--max-queue", min=1, help="Requests that may wait; others get 429.")]
+MaxBatch = Annotated[int, typer.Option("--max-batch", min=1, help="Rows of several requests that run as one step.")]
+MaxWait = Annotated[float, typer.Option("--max-wait-ms", min=0.0, help="How long a request waits for others.")]
+Timeout = Annotated[float, typer.Option("--timeout", min=0.001, help="Seconds after which a request is given up.")]
+MaxRequest = Annotated[int, typer.Option("--max-request-bytes", min=1024, help="The largest request.")]
+MaxConnections = Annotated[int, typer.Option("--max-connections", min=1, help="Connections at the same time.")]
+StateDir = Annotated[
+    str | None, typer.Option("--state-dir", metavar="DIR", help="Where sessions are saved, and come back from.")
+]
+SessionBytes = Annotated[int, typer.Option("--session-memory", min=1, help="Bytes for sessions of a model.")]
+SessionIdle = Annotated[float, typer.Option("--session-idle", min=0.1, help="Seconds until an idle session leaves.")]
+StateAge = Annotated[float, typer.Option("--state-age", min=1.0, help="Seconds until a saved session is removed.")]
+TokenFile = Annotated[
+    str | None,
+    typer.Option("--token-file", metavar="FILE", help=f"The token that requests must have; else ${_TOKEN_VARIABLE}."),
+]
+TlsCert = Annotated[str | None, typer.Option("--tls-cert", metavar="FILE", help="The server's certificate.")]
+TlsKey = Annotated[str | None, typer.Option("--tls-key", metavar="FILE", help="Its key.")]
+TlsClientCa = Annotated[
+    str | None, typer.Option("--tls-client-ca", metavar="FILE", help="Clients need a certificate of this authority.")
+]
+
+
+class LogLevel(StrEnum):
+    """What is logged."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+
+
+LogOption = Annotated[LogLevel, typer.Option("--log-level", help="debug logs every request, info those that fail.")]
+
+
+def serve(
+    source: ServedSource,
+    model: ModelPath = None,
+    device: DeviceOption = "host",
+    size: SizeOptions = None,
+    name: Name = None,
+    prefill: Prefill = None,
+    tokenizer: TokenizerFile = None,
+    host: Host = "127.0.0.1",
+    port: HttpPort = 8000,
+    grpc_port: GrpcPort = 8001,
+    instances: Instances = None,
+    threads: InstanceThreads = 1,
+    max_queue: MaxQueue = 64,
+    max_batch: MaxBatch = 1,
+    max_wait_ms: MaxWait = 2.0,
+    timeout: Timeout = 60.0,
+    max_request_bytes: MaxRequest = 64 << 20,
+    max_connections: MaxConnections = 1000,
+    state_dir: StateDir = None,
+    session_memory: SessionBytes = 1 << 30,
+    session_idle: SessionIdle = 600.0,
+    state_age: StateAge = 7 * 86400.0,
+    token_file: TokenFile = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    tls_client_ca: TlsClientCa = None,
+    log_level: LogOption = LogLevel.INFO,
+) -> None:
+    """Answer requests with a graph, by the Open Inference Protocol (V2) over HTTP and gRPC.
+
+    Graphs with persistent memory are sessions: a request names its sequence. A language model with --prefill and
+    --tokenizer also answers /v1/completions and /v1/chat/completions. The log is lines of JSON on standard error.
+    """
+    sizes = parsed_sizes(size)
+    try:
+        from openinfer.serve.models import ModelFiles, Serving
+        from openinfer.serve.options import RunOptions, ServeOptions, SessionOptions
+        from openinfer.serve.repository import Repository
+        from openinfer.serve.security import require_safe
+        from openinfer.serve.server import Server
+        from openinfer.serve.service import Inference
+        from openinfer.serve.watching import EventLog, Metrics
+    except ModuleNotFoundError as error:
+        raise missing_extra(error, "serve") from error
+    listening = ServeOptions(
+        host,
+        port,
+        None if grpc_port < 0 else grpc_port,
+        _token(token_file),
+        _tls(tls_cert, tls_key, tls_client_ca),
+        max_request_bytes=max_request_bytes,
+        max_connections=max_connections,
+    )
+    require_safe(listening)
+    count = len(os.sched_getaffinity(0)) if instances is None else instances
+    run = RunOptions(device, sizes, count, threads, max_queue, max_batch, max_wait_ms / 1e3, timeout)
+    sessions = SessionOptions(session_memory, session_idle, state_dir, kept=state_age)
+    log = EventLog(level=getattr(logging, log_level.upper()))
+    serving = Serving(run, sessions, Metrics(), log)
+    if Path(source).is_dir():
+        repository = Repository.of_folder(source, serving)
+    else:
+        files = ModelFiles(source, model, prefill, tokenizer)
+        repository = Repository.of_graph(name or Path(source).stem, files, serving)
+    Server(Inference(repository, timeout), listening, serving.metrics, log).run()
+
+
+def missing_extra(error: ModuleNotFoundError, extra: str) -> MissingExtraError:
+    """What is said where the packages of an extra are not installed; an error of our own stays what it is."""
+    if error.name is None or error.name.partition(".")[0] == "openinfer":
+        raise error
+    message = f"this needs the package {error.name.partition('.')[0]!r}, which is not installed"
+    return MissingExtraError(Diagnostic(Code.MISSING_EXTRA, message, None, f'pip install "openinfer[{extra}]"'))
+
+
+def _token(path: str | None) -> str | None:
+    if path is None:
+        return os.environ.get(_TOKEN_VARIABLE) or None
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeError) as error:
+        message = f"the token cannot be read from {path!r}: {error}"
+        raise ServingError(Diagnostic(Code.BAD_SERVE_OPTION, message, FileSpan(path))) from error
+
+
+def _tls(certificate: str | None, key: str | None, authority: str | None) -> "TlsFiles | None":
+    from openinfer.serve.options import TlsFiles
+
+    if certificate is None and key is None and authority is None:
+        return None
+    if certificate is None or key is None:
+        message = "TLS needs a certificate and its key"
+        raise ServingError(Diagnostic(Code.BAD_SERVE_OPTION, message, None, "give --tls-cert and --tls-key"))
+    return TlsFiles(certificate, key, authority)

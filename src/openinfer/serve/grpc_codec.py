@@ -1,0 +1,82 @@
+"""Requests and answers as messages of gRPC."""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+from openinfer.ops import Array
+from openinfer.serve.datatypes import checked_shape, from_bytes, from_list
+from openinfer.serve.describe import DESCRIPTION
+from openinfer.serve.messages import GivenTensor, InferAnswer, InferRequest, with_parameters
+from openinfer.serve.problems import bad_request
+
+SERVICE = "inference.GRPCInferenceService"
+_CONTENTS = {
+    "BOOL": "bool_contents",
+    **dict.fromkeys(("INT8", "INT16", "INT32"), "int_contents"),
+    "INT64": "int64_contents",
+    **dict.fromkeys(("UINT8", "UINT16", "UINT32"), "uint_contents"),
+    "UINT64": "uint64_contents",
+    "FP32": "fp32_contents",
+    "FP64": "fp64_contents",
+}
+"""The list that has the elements of each datatype; those of others go as bytes only."""
+
+
+@cache
+def _messages() -> Mapping[str, Any]:
+    """The classes of messages, in a pool of their own: another package may have the same ones."""
+    files = descriptor_pb2.FileDescriptorSet.FromString(DESCRIPTION.read_bytes())
+    pool = descriptor_pool.DescriptorPool()
+    for file in files.file:
+        pool.Add(file)
+    names = [message.name for file in files.file for message in file.message_type]
+    return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"inference.{name}")) for name in names}
+
+
+def message(name: str) -> Any:
+    """A class of messages."""
+    return _messages()[name]
+
+
+def decoded_message(request: Any) -> InferRequest:
+    """A request."""
+    raw = list(request.raw_input_contents)
+    if raw and len(raw) != len(request.inputs):
+        raise bad_request(f"there are {len(request.inputs)} inputs, and the bytes of {len(raw)}")
+    inputs = {}
+    for at, tensor in enumerate(request.inputs):
+        if tensor.name in inputs:
+            raise bad_request(f"there are two inputs {tensor.name[:80]!r}")
+        inputs[tensor.name] = GivenTensor(tensor.datatype, _array(tensor, raw[at] if raw else None))
+    outputs = tuple(dict.fromkeys(one.name for one in request.outputs))
+    return with_parameters(InferRequest(inputs, outputs, request.id), _values(request.parameters))
+
+
+def _array(tensor: Any, raw: bytes | None) -> Array:
+    shape = checked_shape(tensor.name, list(tensor.shape))
+    if raw is not None:
+        return from_bytes(tensor.name, tensor.datatype, shape, raw)
+    listed = _CONTENTS.get(tensor.datatype)
+    if listed is None:
+        raise bad_request(f"elements of {tensor.datatype[:20]!r} go into raw_input_contents")
+    return from_list(tensor.name, tensor.datatype, shape, list(getattr(tensor.contents, listed)))
+
+
+def _values(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    chosen = {name: one.WhichOneof("parameter_choice") for name, one in parameters.items()}
+    return {name: getattr(parameters[name], choice) for name, choice in chosen.items() if choice is not None}
+
+
+def encoded_message(answer: InferAnswer) -> Any:
+    """An answer, with its tensors as bytes."""
+    found = message("ModelInferResponse")(model_name=answer.model, model_version=answer.version, id=answer.id)
+    for name, given in answer.outputs.items():
+        found.outputs.add(name=name, datatype=given.datatype, shape=given.array.shape)
+        found.raw_output_contents.append(given.array.tobytes())
+    for name, value in answer.parameters.items():
+        kind = {bool: "bool_param", int: "int64_param"}.get(type(value), "string_param")
+        setattr(found.parameters[name], kind, value)
+    return found

@@ -1,0 +1,93 @@
+"""What a model takes and gives, as its clients see it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from openinfer.check.bound import BoundGraph
+from openinfer.dtypes import DType
+from openinfer.errors import Code, Diagnostic, ServingError, nearest
+from openinfer.ir import MemoryKind
+from openinfer.ir.expr import Ref
+from openinfer.loops.dim import Dim, expr_of
+from openinfer.ops import Array
+from openinfer.serve.datatypes import wire_array, wire_name
+from openinfer.serve.messages import GivenTensor, InferRequest
+from openinfer.serve.problems import bad_request
+from openinfer.synth.plan import Plan
+
+
+@dataclass(frozen=True)
+class ServedTensor:
+    """An input or output: its dtype, and its extents, -1 where they differ from step to step."""
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+
+    @property
+    def datatype(self) -> str:
+        """What it travels as."""
+        return wire_name(self.dtype)
+
+    def facts(self) -> dict[str, object]:
+        """As the protocol describes it."""
+        return {"name": self.name, "datatype": self.datatype, "shape": list(self.shape)}
+
+
+@dataclass(frozen=True)
+class ModelInterface:
+    """The inputs and outputs of a model."""
+
+    inputs: Mapping[str, ServedTensor]
+    outputs: Mapping[str, ServedTensor]
+    batch_size: int | None
+    """The bound of the dynamic size that is the first extent of every input and output; None where there is none."""
+    is_stateful: bool
+
+    def accepted(self, request: InferRequest) -> dict[str, Array]:
+        """The inputs of a request, which are all of this model and of its datatypes."""
+        for name, given in request.inputs.items():
+            wanted = self.inputs.get(name)
+            if wanted is None:
+                advice = nearest(name, self.inputs) or f"inputs are {', '.join(self.inputs) or 'none'}"
+                raise bad_request(f"there is no input {name[:80]!r}", advice)
+            if given.datatype != wanted.datatype:
+                message = f"the input {name!r} is {wanted.datatype}, not {given.datatype}"
+                raise ServingError(Diagnostic(Code.WRONG_DTYPE, message))
+        missing = [name for name in self.inputs if name not in request.inputs]
+        if missing:
+            raise bad_request(f"the request has no input {missing[0]!r}")
+        unknown = [name for name in request.outputs if name not in self.outputs]
+        if unknown:
+            raise bad_request(f"there is no output {unknown[0][:80]!r}", f"outputs are {', '.join(self.outputs)}")
+        return {name: request.inputs[name].array for name in self.inputs}
+
+    def answered(self, found: Mapping[str, Array], wanted: tuple[str, ...]) -> dict[str, GivenTensor]:
+        """Outputs as they travel."""
+        names = wanted or tuple(self.outputs)
+        tensors = {name: self.outputs[name] for name in names}
+        return {name: GivenTensor(one.datatype, wire_array(found[name], one.dtype)) for name, one in tensors.items()}
+
+
+def interface_of(plan: Plan) -> ModelInterface:
+    """What the graph of a plan takes and gives."""
+    bound, program = plan.project.program.bound, plan.project.program
+    extents = {name: tuple(one.shape) for name, one in (*program.inputs.items(), *program.outputs.items())}
+    kinds = {one.kind for one in bound.vars.values()}
+    return ModelInterface(
+        {name: _tensor(bound, name, extents[name]) for name in program.inputs},
+        {name: _tensor(bound, name, extents[name]) for name in bound.output_names if name in program.outputs},
+        None if MemoryKind.PERSISTENT in kinds else _batch_size(bound, list(extents.values())),
+        MemoryKind.PERSISTENT in kinds,
+    )
+
+
+def _tensor(bound: BoundGraph, name: str, extents: tuple[int, ...]) -> ServedTensor:
+    shape = tuple(-1 if isinstance(extent, Dim) else extent for extent in extents)
+    return ServedTensor(name, bound.vars[name].dtype, shape)
+
+
+def _batch_size(bound: BoundGraph, shapes: list[tuple[int, ...]]) -> int | None:
+    firsts = {expr_of(shape[0]) if shape else None for shape in shapes}
+    first = firsts.pop() if len(firsts) == 1 else None
+    return bound.bounds.get(first.name) if isinstance(first, Ref) else None

@@ -1,0 +1,150 @@
+"""A model that is served: its files, compiled, and what runs its steps."""
+
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Protocol
+
+from openinfer.errors import Code, Diagnostic, ImportingError, ServingError
+from openinfer.importing import gguf_chat_format, gguf_tokenizer
+from openinfer.lang import load_graph
+from openinfer.oinf import ModelLoader
+from openinfer.serve.interface import interface_of
+from openinfer.serve.options import RunOptions, SessionOptions
+from openinfer.serve.pool import InstancePool
+from openinfer.serve.sessions import SessionPool, session_bytes
+from openinfer.serve.states import StateFolder
+from openinfer.serve.text import TextPool, text_graphs
+from openinfer.serve.watching import EventLog, Metrics, ModelWatcher
+from openinfer.serve.work import Job, WorkQueue
+from openinfer.synth.devices.description import DeviceArch, arch_of
+from openinfer.synth.pipeline import Synthesizer
+from openinfer.synth.plan import Plan
+from openinfer.synth.run.module import CompiledModule
+from openinfer.synth.targets.cpu.divide import Divide
+from openinfer.synth.targets.target import Passes
+
+
+@dataclass(frozen=True)
+class ModelFiles:
+    """The files of a model; ``prefill`` and ``tokenizer`` are those of a language model that answers with text."""
+
+    graph: str
+    model: str | None = None
+    prefill: str | None = None
+    tokenizer: str | None = None
+
+
+class StepPool(Protocol):
+    """What runs steps, for graphs with and without persistent memory."""
+
+    queue: WorkQueue
+
+    def submit(self, job: Job) -> None:
+        """Have a step run."""
+
+    def drop(self, job: Job) -> None:
+        """Nothing waits for a job any more."""
+
+    def close(self) -> None:
+        """Run what is waiting, and end."""
+
+
+@dataclass(frozen=True)
+class Serving:
+    """What all models of a server have in common."""
+
+    run: RunOptions = field(default_factory=RunOptions)
+    sessions: SessionOptions = field(default_factory=SessionOptions)
+    metrics: Metrics = field(default_factory=Metrics)
+    log: EventLog = field(default_factory=EventLog)
+
+
+class Served:
+    """One version of a model, ready for requests."""
+
+    def __init__(self, name: str, version: str, files: ModelFiles, serving: Serving) -> None:
+        self.name, self.version = name, version
+        self.watcher = ModelWatcher(serving.metrics, serving.log, name, version)
+        with ExitStack() as opened:
+            model = None if files.model is None else opened.enter_context(ModelLoader.open(files.model))
+            plan = _planned(files.graph, model, serving.run)
+            self.interface = interface_of(plan)
+            self.platform = f"openinfer_{plan.arch.device.type}"
+            module = _built(plan)
+            self.text = None if files.tokenizer is None else self._text(files, module, model, serving)
+            self.pool = self._pool(module, serving)
+            self._opened = opened.pop_all()
+        self.watcher.waiting(lambda: len(self.pool.queue))
+        self.watcher.log("model loaded", facts=self.facts(module))
+
+    def _pool(self, module: CompiledModule, serving: Serving) -> StepPool:
+        if not self.interface.is_stateful:
+            return InstancePool(module, self.interface, serving.run, self.watcher)
+        kept = serving.sessions
+        states = None if kept.folder is None else StateFolder(kept.folder, self.name, self.version, kept.kept)
+        module = module if self.text is None else module.another()
+        return SessionPool(module, self.interface, serving.run, kept, states, self.watcher)
+
+    def _text(self, files: ModelFiles, decode: CompiledModule, model: ModelLoader | None, serving: Serving) -> TextPool:
+        if files.prefill is None or files.tokenizer is None:
+            message = "a language model has a graph for prompts, too"
+            raise ServingError(Diagnostic(Code.BAD_SERVE_OPTION, message, None, "add --prefill GRAPH"))
+        try:
+            form = gguf_chat_format(files.tokenizer)
+        except ImportingError:
+            form = None  # a model that was not trained for conversations, or for ones of an unknown form
+        prefill = _built(_planned(files.prefill, model, serving.run))
+        graphs = text_graphs(prefill, decode, gguf_tokenizer(files.tokenizer), form)
+        return TextPool(graphs, serving.run, self.watcher)
+
+    def facts(self, module: CompiledModule) -> dict[str, object]:
+        """What the log says of it."""
+        facts: dict[str, object] = {"inputs": [one.facts() for one in self.interface.inputs.values()]}
+        if isinstance(self.pool, SessionPool):
+            facts |= {"sessions": self.pool.most, "session_bytes": session_bytes(module)}
+        return facts
+
+    def metadata(self, versions: list[str]) -> dict[str, object]:
+        """The model as the protocol describes it."""
+        sides = {"inputs": self.interface.inputs, "outputs": self.interface.outputs}
+        tensors = {side: [one.facts() for one in found.values()] for side, found in sides.items()}
+        return {"name": self.name, "versions": versions, "platform": self.platform, **tensors}
+
+    def close(self) -> None:
+        """Answer what is waiting, save sessions, and let go of the files."""
+        if self.text is not None:
+            self.text.close()
+        self.pool.close()
+        self._opened.close()
+        self.watcher.log("model unloaded")
+
+
+def _planned(graph: str, model: ModelLoader | None, options: RunOptions) -> Plan:
+    arch = _arch(options.device)
+    passes = replace(Passes.preferred(arch), divide=Divide(options.threads))
+    return Synthesizer.from_arch(arch, passes=passes).synthesize(model, load_graph(graph), sizes=options.sizes)
+
+
+def _arch(name: str) -> DeviceArch:
+    if name.lower().endswith(".json"):
+        return DeviceArch.load(name)
+    return DeviceArch.detect() if name == "host" else arch_of(name)
+
+
+def _built(plan: Plan) -> CompiledModule:
+    return plan.build(plan.arch.toolchain.cc or "gcc")
+
+
+def named_files(folder: Path) -> ModelFiles:
+    """The files of a version of a model, in a folder of their own."""
+    graphs = sorted(folder.glob("*.oig")) + sorted(folder.glob("*.json"))
+    prefill = [one for one in graphs if one.stem.endswith("prefill")]
+    steps = [one for one in graphs if one not in prefill]
+    models, tokenizers = sorted(folder.glob("*.oinf")), sorted(folder.glob("*.gguf"))
+    if len(steps) != 1 or len(models) > 1 or len(prefill) > 1 or len(tokenizers) > 1:
+        message = f"{str(folder)!r} has {len(steps)} graphs and {len(models)} models; a version has one of each"
+        advice = "a folder of a version: graph.oig, model.oinf, and for texts prefill.oig and tokenizer.gguf"
+        raise ServingError(Diagnostic(Code.BAD_SERVE_OPTION, message, None, advice))
+    others = (str(found[0]) if found else None for found in (models, prefill, tokenizers))
+    return ModelFiles(str(steps[0]), *others)

@@ -1,0 +1,65 @@
+"""What a server is told: all of it frozen, none of it from a request."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How the graphs of a server run."""
+
+    device: str = "host"
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    instances: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
+    """Compiled instances of each model that run side by side."""
+    threads: int = 1
+    """Threads of each instance."""
+    max_queue: int = 64
+    """Requests of a model that may wait; further ones are refused."""
+    max_batch: int = 1
+    """Rows of several requests that run as one step, for graphs whose batch is a dynamic size."""
+    max_wait: float = 0.002
+    """Seconds that a request waits for others to run with."""
+    timeout: float = 60.0
+    """Seconds after which a request is given up, unless it says less."""
+
+
+@dataclass(frozen=True)
+class SessionOptions:
+    """How sessions of graphs with persistent memory are kept."""
+
+    memory: int = 1 << 30
+    """Bytes for the sessions of a model: as many as fit may be open."""
+    idle: float = 600.0
+    """Seconds without a request after which a session leaves memory."""
+    folder: str | None = None
+    """Where states are saved; without it, a session that leaves memory is gone."""
+    save_every: float = 5.0
+    """Seconds between two looks for sessions that have changed and are not saved."""
+    kept: float = 7 * 86400.0
+    """Seconds after which a saved state that nothing has asked for is removed."""
+
+
+@dataclass(frozen=True)
+class TlsFiles:
+    """Certificates: the server's, and the authority of those that clients must have."""
+
+    certificate: str
+    key: str
+    client_authority: str | None = None
+
+
+@dataclass(frozen=True)
+class ServeOptions:
+    """Where a server listens, whom it lets in, and what it takes at most."""
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    grpc_port: int | None = 8001
+    token: str | None = None
+    tls: TlsFiles | None = None
+    max_request_bytes: int = 64 << 20
+    read_timeout: float = 30.0
+    """Seconds for a client to send a request."""
+    max_connections: int = 1000

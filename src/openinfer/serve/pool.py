@@ -1,0 +1,129 @@
+"""Instances of a stateless graph: one for each thread, fed from one queue, in batches where that is asked."""
+
+import threading
+from collections.abc import Mapping
+
+import numpy as np
+
+from openinfer.check.results import Outputs
+from openinfer.errors import Code, Diagnostic, ExecutionError, OpenInferError
+from openinfer.ops import Array
+from openinfer.serve.interface import ModelInterface
+from openinfer.serve.options import RunOptions
+from openinfer.serve.watching import ModelWatcher
+from openinfer.serve.work import GRACE, Job, StepOutputs, WorkQueue
+from openinfer.synth.run.module import CompiledModule
+
+
+class InstancePool:
+    """Runs the steps of one stateless model."""
+
+    def __init__(
+        self, module: CompiledModule, interface: ModelInterface, options: RunOptions, watcher: ModelWatcher
+    ) -> None:
+        self._names = tuple(interface.outputs)
+        self._rows = min(options.max_batch, interface.batch_size or 1)
+        self._wait = options.max_wait
+        self._watcher = watcher
+        self.queue = WorkQueue(options.max_queue)
+        modules = [module, *(module.another() for _ in range(options.instances - 1))]
+        self._threads = [
+            threading.Thread(target=self._work, args=(one,), name=f"instance-{number}", daemon=True)
+            for number, one in enumerate(modules)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, job: Job) -> None:
+        """Have a step run; an error where too many are waiting."""
+        self.queue.put(job)
+
+    def drop(self, job: Job) -> None:
+        """Nothing waits for a job any more."""
+        self.queue.remove(job)
+        job.drop()
+
+    def close(self) -> None:
+        """Run what is waiting, and end."""
+        self.queue.close()
+        for thread in self._threads:
+            thread.join(GRACE)
+
+    def _work(self, module: CompiledModule) -> None:
+        while (job := self.queue.take()) is not None:
+            if not job.is_wanted():
+                continue
+            jobs = [job] if self._rows == 1 else self._gathered(job)
+            self._watcher.batch(len(jobs))
+            if len(jobs) == 1:
+                run_alone(module, job, self._names)
+            else:
+                self._run_together(module, jobs)
+
+    def _gathered(self, first: Job) -> list[Job]:
+        """A job and others of the same shapes but for the number of rows, as many as fit into a step."""
+        jobs, shapes = [first], _row_shapes(first.inputs)
+        free = self._rows - (_row_count(first.inputs) or self._rows)
+
+        def fits(job: Job) -> bool:
+            rows = _row_count(job.inputs)
+            return rows is not None and rows <= free and _row_shapes(job.inputs) == shapes
+
+        while free > 0:
+            found = self.queue.take_more(fits, first.arrived + self._wait)
+            if found is None:
+                break
+            jobs.append(found)
+            free -= _row_count(found.inputs) or 0
+        return jobs
+
+    def _run_together(self, module: CompiledModule, jobs: list[Job]) -> None:
+        """One step for several jobs. If it fails, each runs alone: one of them is to blame, and the others are not."""
+        counts = [_row_count(job.inputs) or 0 for job in jobs]
+        try:
+            joined = {name: np.concatenate([job.inputs[name] for job in jobs]) for name in jobs[0].inputs}
+            found = step_of(module, joined, self._names)
+        except OpenInferError:
+            for job in jobs:
+                run_alone(module, job, self._names)
+            return
+        start = 0
+        for job, count in zip(jobs, counts, strict=True):
+            job.succeed({name: array[start : start + count] for name, array in found.items()})
+            start += count
+
+
+def _row_count(inputs: Mapping[str, Array]) -> int | None:
+    """How many rows all inputs have; None where they do not agree, which the step then says."""
+    counts = {array.shape[0] if array.ndim else None for array in inputs.values()}
+    return counts.pop() if len(counts) == 1 else None
+
+
+def _row_shapes(inputs: Mapping[str, Array]) -> dict[str, tuple[int, ...]]:
+    return {name: array.shape[1:] for name, array in inputs.items()}
+
+
+def step_of(module: CompiledModule, inputs: Mapping[str, Array], names: tuple[str, ...]) -> StepOutputs:
+    """The outputs of one step."""
+    found = module(inputs)
+    outputs = found if isinstance(found, Outputs) else {names[0]: found}
+    return {name: outputs[name] for name in names}
+
+
+def run_alone(module: CompiledModule, job: Job, names: tuple[str, ...]) -> None:
+    """A step for one job, which can be interrupted."""
+    job.interrupt = module.interrupt
+    try:
+        if not job.is_dropped:
+            found = step_of(module, job.inputs, names)
+            if job.before_answer is not None:
+                job.before_answer()
+            job.succeed(found)
+    except OpenInferError as error:
+        job.fail(error)
+    except MemoryError:
+        job.fail(ExecutionError(Diagnostic(Code.OUT_OF_MEMORY, "there is not enough memory for the request")))
+    except Exception as error:  # noqa: BLE001  (a thread that ends would take an instance with it)
+        job.fail(error)
+    finally:
+        job.interrupt = None

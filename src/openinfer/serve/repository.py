@@ -1,0 +1,157 @@
+"""Models and their versions: of one graph, or of a folder in which each model has a folder, and each version in it.
+
+    models/NAME/1/graph.oig
+    models/NAME/1/model.oinf
+
+A request names a model; which files that means is looked up in the folder's own listing, never made from the name.
+"""
+
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from openinfer.errors import Code, Diagnostic, FileSpan, OpenInferError, ServingError, nearest
+from openinfer.serve.models import ModelFiles, Served, Serving, named_files
+from openinfer.serve.problems import told
+
+
+@dataclass(frozen=True)
+class IndexEntry:
+    """A version of a model, loaded or not, and why not."""
+
+    name: str
+    version: str
+    state: str
+    reason: str = ""
+
+
+class Repository:
+    """The models of a server. Loading and unloading exclude each other; requests go on meanwhile."""
+
+    def __init__(self, serving: Serving) -> None:
+        self._serving = serving
+        self._folder: Path | None = None
+        self._single: dict[str, ModelFiles] = {}
+        self._loaded: dict[str, dict[str, Served]] = {}
+        self._failures: dict[tuple[str, str], str] = {}
+        self._changing = threading.Lock()
+
+    @classmethod
+    def of_graph(cls, name: str, files: ModelFiles, serving: Serving) -> "Repository":
+        """One model, in one version; an error if it cannot be loaded."""
+        repository = cls(serving)
+        repository._single = {name: files}
+        repository.load(name)
+        return repository
+
+    @classmethod
+    def of_folder(cls, folder: str, serving: Serving) -> "Repository":
+        """All models of a folder, in all versions. One that cannot be loaded is in the index, with the reason."""
+        repository = cls(serving)
+        repository._folder = Path(folder)
+        if not repository._folder.is_dir():
+            message = f"there is no folder {folder!r}"
+            raise ServingError(Diagnostic(Code.BAD_SERVE_OPTION, message, FileSpan(folder)))
+        for name in repository._stored():
+            try:
+                repository.load(name)
+            except OpenInferError as error:
+                serving.log.write("model not loaded", facts={"model": name, "reason": told(error)})
+        return repository
+
+    def _stored(self) -> dict[str, dict[str, Path]]:
+        """What the folder has: models, and the folders of their versions."""
+        if self._folder is None:
+            return {name: {"1": Path(files.graph)} for name, files in self._single.items()}
+        try:
+            models = [one for one in sorted(self._folder.iterdir()) if one.is_dir() and not one.name.startswith(".")]
+            return {model.name: _versions(model) for model in models}
+        except OSError as error:
+            message = f"the folder of models cannot be read: {error.strerror or error}"
+            raise ServingError(Diagnostic(Code.UNKNOWN_MODEL, message)) from error
+
+    # --- requests -------------------------------------------------------------------------------------------------
+
+    def found(self, name: str, version: str = "") -> Served:
+        """A version of a model; the newest where none is named."""
+        versions = self._loaded.get(name)
+        if not versions:
+            advice = nearest(name, self._loaded) or "openinfer serve says which models it has loaded; so does the index"
+            raise ServingError(Diagnostic(Code.UNKNOWN_MODEL, f"there is no model {name[:80]!r}", None, advice))
+        if not version:
+            return versions[max(versions, key=int)]
+        if version not in versions:
+            message = f"the model {name!r} has no version {version[:40]!r}"
+            raise ServingError(Diagnostic(Code.UNKNOWN_MODEL, message, None, f"it has {', '.join(versions)}"))
+        return versions[version]
+
+    def versions(self, name: str) -> list[str]:
+        """The loaded versions of a model."""
+        return sorted(self._loaded.get(name, ()), key=int)
+
+    def models(self) -> list[Served]:
+        """All that is loaded."""
+        return [one for versions in list(self._loaded.values()) for one in versions.values()]
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether every model that is stored is loaded in all versions."""
+        return not self._failures
+
+    def index(self) -> list[IndexEntry]:
+        """All versions of all models, loaded or not."""
+        entries = []
+        for name, versions in self._stored().items():
+            for version in versions:
+                is_loaded = version in self._loaded.get(name, {})
+                reason = self._failures.get((name, version), "" if is_loaded else "unloaded")
+                entries.append(IndexEntry(name, version, "READY" if is_loaded else "UNAVAILABLE", reason))
+        return entries
+
+    # --- changes --------------------------------------------------------------------------------------------------
+
+    def load(self, name: str) -> None:
+        """Load all versions of a model anew; those that were loaded answer until the new ones are ready."""
+        with self._changing:
+            stored = self._stored().get(name)
+            if not stored:
+                message = f"no model {name[:80]!r} is stored here"
+                raise ServingError(Diagnostic(Code.UNKNOWN_MODEL, message, None, nearest(name, self._stored())))
+            failed: list[OpenInferError] = []
+            found: dict[str, Served] = {}
+            for version, folder in stored.items():
+                self._failures.pop((name, version), None)
+                try:
+                    files = self._single.get(name) or named_files(folder)
+                    found[version] = Served(name, version, files, self._serving)
+                except OpenInferError as error:
+                    self._failures[name, version] = told(error)
+                    failed.append(error)
+            before = self._loaded.get(name, {})
+            if found:
+                self._loaded = {**self._loaded, name: found}
+        for one in before.values() if found else ():
+            one.close()
+        if failed:
+            raise failed[0]
+
+    def unload(self, name: str) -> None:
+        """Take a model out of service; what waits for it is answered first."""
+        with self._changing:
+            versions = self._loaded.get(name)
+            if versions is None:
+                raise ServingError(Diagnostic(Code.UNKNOWN_MODEL, f"no model {name[:80]!r} is loaded"))
+            self._loaded = {other: one for other, one in self._loaded.items() if other != name}
+        for one in versions.values():
+            one.close()
+
+    def close(self) -> None:
+        """Take all models out of service."""
+        for name in list(self._loaded):
+            self.unload(name)
+
+
+def _versions(model: Path) -> dict[str, Path]:
+    """The folders of a model that are numbered, in their order."""
+    found = [one for one in model.iterdir() if one.is_dir() and one.name.isascii() and one.name.isdigit()]
+    return {one.name: one for one in sorted(found, key=lambda one: int(one.name))}

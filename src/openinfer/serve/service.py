@@ -1,0 +1,69 @@
+"""Requests to answers, whatever protocol they came by."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from time import monotonic, perf_counter
+
+from openinfer.errors import OpenInferError
+from openinfer.serve.messages import InferAnswer, InferRequest
+from openinfer.serve.models import Served
+from openinfer.serve.problems import bad_request
+from openinfer.serve.repository import Repository
+from openinfer.serve.work import Job, StepOutputs, deadline_error
+
+
+class Inference:
+    """Answers requests with the models of a repository."""
+
+    def __init__(self, repository: Repository, timeout: float) -> None:
+        self.repository = repository
+        self.timeout = timeout
+
+    async def infer(self, name: str, version: str, request: InferRequest, protocol: str) -> InferAnswer:
+        """The answer to a request: the outputs of one step."""
+        served = self.repository.found(name, version)
+        if request.steps != 1:
+            raise bad_request("only a stream has the answers of several steps", "ask infer_stream, or ModelStreamInfer")
+        return await self._answer(served, request, protocol)
+
+    async def stream(self, name: str, version: str, request: InferRequest, protocol: str) -> AsyncIterator[InferAnswer]:
+        """The answers to a request, one for each of its steps; the first begins a sequence, the last ends it."""
+        served = self.repository.found(name, version)
+        for number in range(request.steps):
+            part, is_last = request.sequence, number == request.steps - 1
+            if part is not None:
+                part = replace(part, starts=part.starts and number == 0, ends=part.ends and is_last)
+            one = replace(request, steps=1, sequence=part)
+            answer = await self._answer(served, one, protocol)
+            yield replace(answer, parameters={"step": number, "triton_final_response": is_last})
+
+    async def _answer(self, served: Served, request: InferRequest, protocol: str) -> InferAnswer:
+        start, code = perf_counter(), "E000"
+        try:
+            inputs = served.interface.accepted(request)
+            timeout = min(self.timeout, self.timeout if request.timeout is None else request.timeout)
+            job = Job(inputs, timeout, request.sequence)
+            served.pool.submit(job)
+            found = await _waited(served, job)
+            outputs = served.interface.answered(found, request.outputs)
+            code = "ok"
+            return InferAnswer(served.name, served.version, outputs, request.id)
+        except OpenInferError as error:
+            code = str(error.code)
+            raise
+        finally:
+            served.watcher.answered(protocol, code, perf_counter() - start, request.id)
+
+
+async def _waited(served: Served, job: Job) -> StepOutputs:
+    """The outputs of a job; one that is too late, or that nothing waits for any more, is dropped."""
+    try:
+        async with asyncio.timeout(max(job.deadline - monotonic(), 0)):
+            return await asyncio.wrap_future(job.future)
+    except TimeoutError:
+        served.pool.drop(job)
+        raise deadline_error() from None
+    except asyncio.CancelledError:
+        served.pool.drop(job)
+        raise

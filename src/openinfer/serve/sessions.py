@@ -1,0 +1,257 @@
+"""Sessions: a graph with persistent memory has an instance for each sequence of requests.
+
+Steps of a session run in the order of their requests, one at a time; sessions run side by side. A session leaves memory
+when it ends, when nothing has asked for it for a while, or when another one needs the room; where there is a folder for
+states it is saved first, and comes back when the next request asks for it, after a restart of the server too.
+"""
+
+import threading
+from collections import deque
+from dataclasses import dataclass, field
+from functools import partial
+from time import monotonic
+
+from openinfer.errors import Code, Diagnostic, ExecutionError, OpenInferError, ServingError
+from openinfer.serve.interface import ModelInterface
+from openinfer.serve.messages import SequencePart
+from openinfer.serve.options import RunOptions, SessionOptions
+from openinfer.serve.pool import run_alone
+from openinfer.serve.problems import told
+from openinfer.serve.states import StateFolder
+from openinfer.serve.watching import ModelWatcher
+from openinfer.serve.work import GRACE, Job, WorkQueue, queue_full
+from openinfer.synth.run.module import CompiledModule
+
+
+@dataclass
+class _Session:
+    """The instance of one sequence. Who holds the lock has the module for itself."""
+
+    id: str
+    module: CompiledModule
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    used: float = field(default_factory=monotonic)
+    is_changed: bool = False
+    """Whether the saved state is older than the module's."""
+    is_gone: bool = False
+    """Whether it has left memory; its module is another's then."""
+
+
+class SessionPool:
+    """Runs the steps of one model with persistent memory."""
+
+    def __init__(
+        self,
+        module: CompiledModule,
+        interface: ModelInterface,
+        options: RunOptions,
+        kept: SessionOptions,
+        states: StateFolder | None,
+        watcher: ModelWatcher,
+    ) -> None:
+        self._first = module
+        self._names = tuple(interface.outputs)
+        self._idle, self._save_every = kept.idle, kept.save_every
+        self._states = states
+        self._watcher = watcher
+        self.most = max(kept.memory // session_bytes(module), 1)
+        self._sessions: dict[str, _Session] = {}
+        self._lines: dict[str, deque[Job]] = {}
+        """The jobs of each sequence in their order; the first of them is in the queue, or running."""
+        self._behind = 0
+        """How many jobs wait for another of their sequence."""
+        self._free: list[CompiledModule] = [module]
+        self._made = 1
+        self._lock = threading.RLock()
+        self._ended = threading.Event()
+        self.queue = WorkQueue(options.max_queue)
+        watcher.sessions(lambda: len(self._sessions))
+        self._threads = [
+            threading.Thread(target=self._work, name=f"sessions-{number}", daemon=True)
+            for number in range(options.instances)
+        ]
+        self._keeper = threading.Thread(target=self._keep, name="session-keeper", daemon=True)
+        for thread in (*self._threads, self._keeper):
+            thread.start()
+
+    def submit(self, job: Job) -> None:
+        """Have a step of a session run."""
+        if job.sequence is None:
+            message = "the graph has persistent memory: a request needs a sequence_id"
+            advice = 'for one step alone: {"sequence_id": "...", "sequence_start": true, "sequence_end": true}'
+            raise ServingError(Diagnostic(Code.BAD_SEQUENCE, message, None, advice))
+        with self._lock:
+            line = self._lines.get(job.sequence.id)
+            if line is None:
+                self.queue.put(job)
+                self._lines[job.sequence.id] = deque([job])
+            elif self._behind >= self.queue.most:
+                raise queue_full(self.queue.most)
+            else:
+                self._behind += 1
+                line.append(job)
+
+    def drop(self, job: Job) -> None:
+        """Nothing waits for a job any more: it does not begin. A step that has begun runs to its end."""
+        job.is_dropped = True
+
+    def close(self) -> None:
+        """Run what is waiting, save what has changed, and end."""
+        self.queue.close()
+        for thread in self._threads:
+            thread.join(GRACE)
+        self._ended.set()
+        self._keeper.join()
+        for session in list(self._sessions.values()):
+            self._saved(session)
+
+    # --- running --------------------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        while (job := self.queue.take()) is not None:
+            try:
+                if job.is_wanted():
+                    self._step(job)
+            except OpenInferError as error:
+                job.fail(error)
+            except MemoryError:
+                job.fail(ExecutionError(Diagnostic(Code.OUT_OF_MEMORY, "there is no memory for a session")))
+            finally:
+                self._next(job)
+
+    def _next(self, job: Job) -> None:
+        """The next job of the same sequence can run."""
+        assert job.sequence is not None
+        with self._lock:
+            line = self._lines[job.sequence.id]
+            line.popleft()
+            if line:
+                self._behind -= 1
+                self.queue.put_back(line[0])
+            else:
+                del self._lines[job.sequence.id]
+
+    def _step(self, job: Job) -> None:
+        part = job.sequence
+        assert part is not None
+        session = self._claimed(part)
+        try:
+            if part.starts:
+                session.module.reset()
+                self._unsave(session)
+            session.is_changed = True
+            job.before_answer = partial(self._save, session) if part.saves else None
+            run_alone(session.module, job, self._names)
+            session.used = monotonic()
+            if part.ends:
+                self._end(session)
+        finally:
+            session.lock.release()
+
+    def _claimed(self, part: SequencePart) -> _Session:
+        """The session of a part, locked."""
+        while True:
+            with self._lock:
+                session = self._sessions.get(part.id) or self._opened(part.id, starts=part.starts)
+            session.lock.acquire()
+            if not session.is_gone:
+                return session
+            session.lock.release()
+
+    def _opened(self, name: str, *, starts: bool) -> _Session:
+        """A session that is not in memory: a new one, or one that was saved."""
+        saved = None if starts or self._states is None else self._states.found(name)
+        if not starts and saved is None:
+            message = f"there is no sequence {name[:80]!r}: it has ended, was too long idle, or has not begun"
+            raise ServingError(Diagnostic(Code.BAD_SEQUENCE, message, None, "begin it with sequence_start"))
+        module = self._module()
+        try:
+            if saved is not None:
+                module.load_state(saved)
+        except OpenInferError as error:
+            self._free.append(module)
+            message = f"the saved state of the sequence {name[:80]!r} cannot be read ({error.code})"
+            raise ServingError(Diagnostic(Code.BAD_SEQUENCE, message, None, "begin it with sequence_start")) from error
+        session = self._sessions[name] = _Session(name, module)
+        return session
+
+    def _module(self) -> CompiledModule:
+        """An instance that no session has: a free one, a new one, or that of the session that was idle longest."""
+        if not self._free and self._made < self.most:
+            self._free.append(self._first.another())
+            self._made += 1
+        if not self._free and self._states is not None:
+            for one in sorted(self._sessions.values(), key=lambda one: one.used):
+                if not self._free and one.lock.acquire(blocking=False):
+                    if self._saved(one):
+                        self._forget(one)
+                    one.lock.release()
+        if not self._free:
+            message = f"{self.most} sessions are open, and there is memory for no more"
+            raise ServingError(Diagnostic(Code.QUEUE_FULL, message, None, "end one with sequence_end, or come later"))
+        return self._free.pop()
+
+    def _forget(self, session: _Session) -> None:
+        """Take a session out of memory; its lock is held."""
+        session.is_gone = True
+        del self._sessions[session.id]
+        self._free.append(session.module)
+
+    def _end(self, session: _Session) -> None:
+        with self._lock:
+            self._forget(session)
+        self._unsave(session)
+
+    # --- saving ---------------------------------------------------------------------------------------------------
+
+    def _save(self, session: _Session) -> None:
+        if self._states is None:
+            message = "the server keeps no states: it has no folder for them"
+            raise ServingError(Diagnostic(Code.BAD_SEQUENCE, message, None, "openinfer serve --state-dir DIR"))
+        self._states.save(session.id, session.module)
+        session.is_changed = False
+
+    def _unsave(self, session: _Session) -> None:
+        """What was saved of a sequence of this name is of one that is over."""
+        if self._states is not None:
+            self._states.remove(session.id)
+
+    def _saved(self, session: _Session) -> bool:
+        """Whether the state of a session that is not running is on disk; where it cannot be written, it stays here."""
+        if self._states is None:
+            return False
+        if not session.is_changed:
+            return True
+        try:
+            self._save(session)
+        except OpenInferError as error:
+            self._watcher.not_saved(told(error))
+            return False
+        return True
+
+    def _keep(self) -> None:
+        """Now and then: save what has changed, forget what was idle too long, remove states that are too old."""
+        while not self._ended.wait(min(self._save_every, max(self._idle / 4, 0.05))):
+            for session in list(self._sessions.values()):
+                self._look_after(session)
+            if self._states is not None:
+                self._states.remove_old()
+
+    def _look_after(self, session: _Session) -> None:
+        if not session.lock.acquire(blocking=False):
+            return
+        try:
+            if session.is_gone:
+                return
+            is_saved = self._saved(session)
+            with self._lock:
+                is_idle = monotonic() - session.used > self._idle and session.id not in self._lines
+                if is_idle and (is_saved or self._states is None):
+                    self._forget(session)
+        finally:
+            session.lock.release()
+
+
+def session_bytes(module: CompiledModule) -> int:
+    """The memory of a session: its state, and what a step works in. Tables that grow come on top."""
+    return max(module.memory_bytes, 1)

@@ -1,0 +1,254 @@
+"""Texts of a language model: a prompt is read by one graph, an answer is said by another, token by token.
+
+Both graphs work on the same persistent memory. A pool has several such pairs, each with a thread.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from time import monotonic
+
+import numpy as np
+
+from openinfer.errors import Code, Diagnostic, ServingError
+from openinfer.ops import Array
+from openinfer.serve.options import RunOptions
+from openinfer.serve.problems import bad_request
+from openinfer.serve.watching import ModelWatcher
+from openinfer.serve.work import GRACE, deadline_error, queue_full
+from openinfer.synth.run.module import CompiledModule
+from openinfer.tokenizer import ChatFormat, TextStream, Tokenizer
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How tokens are chosen: the likeliest at temperature 0, else drawn from those that make up ``top_p``."""
+
+    temperature: float = 0.7
+    top_p: float = 0.9
+    seed: int | None = None
+
+
+@dataclass(frozen=True)
+class TextPiece:
+    """A part of an answer; the last one has the reason for the end."""
+
+    text: str
+    tokens: int
+    finish: str | None = None
+
+
+@dataclass
+class TextJob:
+    """An answer that a client waits for. ``emit`` is called in the thread of the pool, with pieces or an error."""
+
+    tokens: Sequence[int]
+    most: int
+    sampling: Sampling
+    stops: tuple[str, ...]
+    deadline: float
+    emit: Callable[[TextPiece | Exception], None]
+    is_dropped: bool = False
+
+
+@dataclass(frozen=True)
+class TextGraphs:
+    """The two graphs of a language model as compiled modules, and what makes tokens of text."""
+
+    prefill: CompiledModule
+    decode: CompiledModule
+    tokenizer: Tokenizer
+    form: ChatFormat | None
+    """How conversations are written; None where the model was not trained for them."""
+
+    @property
+    def context(self) -> int:
+        """Tokens that the tables have room for."""
+        tables = [one for one in self.decode.bound.vars.values() if one.is_table and one.fixed]
+        return min((list(one.fixed.values())[-1] for one in tables), default=1 << 30)
+
+    @property
+    def chunk(self) -> int:
+        """Tokens of a prompt that are read at once."""
+        (variable,) = (one for one in self.prefill.bound.vars.values() if one.name == _only_input(self.prefill))
+        return int(variable.shape[0])
+
+    def another(self) -> "TextGraphs":
+        """A further pair, with a state of its own."""
+        decode = self.decode.another()
+        return TextGraphs(self.prefill.another(state_of=decode), decode, self.tokenizer, self.form)
+
+
+def text_graphs(
+    prefill: CompiledModule, decode: CompiledModule, tokenizer: Tokenizer, form: ChatFormat | None
+) -> TextGraphs:
+    """Two graphs that read and say tokens of the same model, on one state."""
+    size = len(tokenizer.vocabulary.pieces)
+    for module, rank in ((prefill, 1), (decode, 0)):
+        name, outputs = _only_input(module), module.bound.output_names
+        variable = module.bound.vars[name]
+        is_fit = variable.dtype.kind == "int" and len(variable.shape) == rank and len(outputs) == 1
+        if not is_fit or tuple(map(int, module.bound.vars[outputs[0]].shape)) != (size,):
+            message = f"a graph of tokens has one input of tokens and one output, the logits of {size} tokens"
+            raise ServingError(Diagnostic(Code.BAD_SERVE_OPTION, message))
+    return TextGraphs(prefill.another(state_of=decode), decode, tokenizer, form)
+
+
+def _only_input(module: CompiledModule) -> str:
+    names = module.input_names
+    if len(names) != 1:
+        message = f"a graph of tokens has one input, not {len(names)}"
+        raise ServingError(Diagnostic(Code.BAD_SERVE_OPTION, message))
+    return names[0]
+
+
+class TextPool:
+    """Answers of one language model, several at a time."""
+
+    def __init__(self, graphs: TextGraphs, options: RunOptions, watcher: ModelWatcher) -> None:
+        self.graphs = graphs
+        self._most = options.max_queue
+        self._watcher = watcher
+        self._jobs: list[TextJob] = []
+        self._changed = threading.Condition()
+        self._is_closed = False
+        pairs = [graphs, *(graphs.another() for _ in range(options.instances - 1))]
+        self._threads = [
+            threading.Thread(target=self._work, args=(one,), name=f"text-{number}", daemon=True)
+            for number, one in enumerate(pairs)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, job: TextJob) -> None:
+        """Have an answer made."""
+        if not job.tokens:
+            raise bad_request("the prompt has no tokens")
+        if len(job.tokens) >= self.graphs.context:
+            message = f"the prompt has {len(job.tokens)} tokens, and the model has room for {self.graphs.context}"
+            raise bad_request(message, "make the prompt or the conversation shorter")
+        with self._changed:
+            if self._is_closed:
+                raise ServingError(Diagnostic(Code.UNKNOWN_MODEL, "the model is being unloaded"))
+            if len(self._jobs) >= self._most:
+                raise queue_full(self._most)
+            self._jobs.append(job)
+            self._changed.notify()
+
+    def drop(self, job: TextJob) -> None:
+        """Nothing waits for an answer any more: it ends at its next token."""
+        job.is_dropped = True
+        with self._changed, suppress(ValueError):
+            self._jobs.remove(job)
+
+    def close(self) -> None:
+        """Finish what has begun, and end."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join(GRACE)
+
+    def _take(self) -> TextJob | None:
+        with self._changed:
+            while not self._jobs and not self._is_closed:
+                self._changed.wait()
+            return self._jobs.pop(0) if self._jobs else None
+
+    def _work(self, graphs: TextGraphs) -> None:
+        while (job := self._take()) is not None:
+            try:
+                if not job.is_dropped:
+                    self._answer(graphs, job)
+            except Exception as error:  # noqa: BLE001  (a thread that ends would take a pair with it)
+                job.emit(error)
+
+    def _answer(self, graphs: TextGraphs, job: TextJob) -> None:
+        logits = _read(graphs, job)
+        self._watcher.tokens("read", len(job.tokens))
+        answer = _Answer(graphs.tokenizer, job)
+        most = min(job.most, graphs.context - len(job.tokens))
+        random = np.random.default_rng(job.sampling.seed)
+        name = _only_input(graphs.decode)
+        while not job.is_dropped:
+            token = chosen(logits, job.sampling, random)
+            if answer.add(token, most):
+                break
+            _require_time(job)
+            logits = np.asarray(graphs.decode({name: np.int64(token)}))
+        self._watcher.tokens("said", answer.count)
+
+
+def _read(graphs: TextGraphs, job: TextJob) -> Array:
+    """The logits after a prompt, read into memory that is as it was in the beginning."""
+    graphs.decode.reset()
+    name, logits = _only_input(graphs.prefill), np.zeros(0)
+    for start in range(0, len(job.tokens), graphs.chunk):
+        _require_time(job)
+        logits = np.asarray(graphs.prefill({name: np.array(job.tokens[start : start + graphs.chunk], np.int64)}))
+    return logits
+
+
+def _require_time(job: TextJob) -> None:
+    if monotonic() >= job.deadline:
+        raise deadline_error()
+
+
+@dataclass
+class _Answer:
+    """An answer while it is said: whole characters go out, unless they may be the beginning of a text that ends it."""
+
+    tokenizer: Tokenizer
+    job: TextJob
+    count: int = 0
+    _stream: TextStream = field(default_factory=TextStream)
+    _held: str = ""
+
+    def add(self, token: int, most: int) -> bool:
+        """One more token; whether it is the last."""
+        is_end = token in self.tokenizer.vocabulary.ends
+        self.count += 1
+        self._held += self._stream.finish() if is_end else self._stream.feed(self.tokenizer.piece(token))
+        places = [at for at in (self._held.find(stop) for stop in self.job.stops) if at >= 0]
+        if places:
+            self._end(self._held[: min(places)], "stop")
+        elif is_end:
+            self._end(self._held, "stop")
+        elif self.count >= most:
+            self._end(self._held + self._stream.finish(), "length")
+        else:
+            cut = len(self._held) - _beginning(self._held, self.job.stops)
+            if cut:
+                self.job.emit(TextPiece(self._held[:cut], self.count))
+                self._held = self._held[cut:]
+            return False
+        return True
+
+    def _end(self, text: str, reason: str) -> None:
+        self.job.emit(TextPiece(text, self.count, reason))
+
+
+def _beginning(text: str, stops: tuple[str, ...]) -> int:
+    """How many of the last characters may be the beginning of one of the stops."""
+    lengths = (
+        size for stop in stops for size in range(min(len(stop) - 1, len(text)), 0, -1) if text.endswith(stop[:size])
+    )
+    return max(lengths, default=0)
+
+
+def chosen(logits: Array, sampling: Sampling, random: np.random.Generator) -> int:
+    """The next token.
+
+    >>> chosen(np.array([0.0, 2.0, 1.0]), Sampling(temperature=0.0), np.random.default_rng(0))
+    1
+    """
+    if sampling.temperature <= 0:
+        return int(np.argmax(logits))
+    scaled = (logits.astype(np.float64) - float(logits.max())) / sampling.temperature
+    order = np.argsort(-scaled, kind="stable")
+    weights = np.exp(scaled[order])
+    total = np.cumsum(weights)
+    kept = int(np.searchsorted(total, sampling.top_p * total[-1])) + 1
+    at = np.searchsorted(total[:kept], random.random() * total[min(kept, total.size) - 1], side="right")
+    return int(order[min(int(at), total.size - 1)])

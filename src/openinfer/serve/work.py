@@ -1,0 +1,141 @@
+"""Work that waits for an instance: a queue with a bound, deadlines and cancellation."""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from time import monotonic
+
+from openinfer.errors import Code, Diagnostic, ServingError
+from openinfer.ops import Array
+from openinfer.serve.messages import SequencePart
+
+StepOutputs = Mapping[str, Array]
+GRACE = 10.0
+"""Seconds for steps to end once a model is unloaded."""
+
+
+class Job:
+    """A step that a client waits for. The future has the outputs, or the error."""
+
+    __slots__ = ("arrived", "before_answer", "deadline", "future", "inputs", "interrupt", "is_dropped", "sequence")
+
+    def __init__(self, inputs: Mapping[str, Array], timeout: float, sequence: SequencePart | None = None) -> None:
+        self.inputs = inputs
+        self.sequence = sequence
+        self.arrived = monotonic()
+        self.deadline = self.arrived + timeout
+        self.future: Future[StepOutputs] = Future()
+        self.is_dropped = False
+        self.interrupt: Callable[[], None] | None = None
+        """Ends the step, while this job alone is running in one."""
+        self.before_answer: Callable[[], None] | None = None
+        """What is done once the step has run, before its outputs are handed over."""
+
+    def is_wanted(self) -> bool:
+        """Whether an answer still has a reader; one that is too late gets its error here."""
+        if self.is_dropped:
+            return False
+        if monotonic() >= self.deadline:
+            self.fail(deadline_error())
+            return False
+        return True
+
+    def succeed(self, outputs: StepOutputs) -> None:
+        """Hand the outputs over."""
+        if not self.future.done() and self.future.set_running_or_notify_cancel():
+            self.future.set_result(outputs)
+
+    def fail(self, error: BaseException) -> None:
+        """Hand an error over."""
+        if not self.future.done() and self.future.set_running_or_notify_cancel():
+            self.future.set_exception(error)
+
+    def drop(self) -> None:
+        """Nothing waits for it any more: it does not begin, and ends at the next iteration of a loop if it runs."""
+        self.is_dropped = True
+        self._interrupt()
+
+    def _interrupt(self) -> None:
+        """End a running step. One that is just beginning forgets what was asked before, so it is asked again."""
+        interrupt = self.interrupt
+        if interrupt is not None:
+            interrupt()
+            again = threading.Timer(0.1, self._interrupt)
+            again.daemon = True
+            again.start()
+
+
+def deadline_error() -> ServingError:
+    """The answer to a request whose time is over."""
+    return ServingError(Diagnostic(Code.DEADLINE, "the request was not answered in its time", None, "allow it more"))
+
+
+def queue_full(most: int) -> ServingError:
+    """The answer to a request that finds too many others waiting."""
+    message = f"{most} requests are waiting already"
+    return ServingError(Diagnostic(Code.QUEUE_FULL, message, None, "send it again later"))
+
+
+class WorkQueue:
+    """Jobs in their order, at most a number of them."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._jobs: deque[Job] = deque()
+        self._changed = threading.Condition()
+        self._is_closed = False
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def put(self, job: Job) -> None:
+        """Add a job, unless the queue is full or closed."""
+        with self._changed:
+            if self._is_closed:
+                raise ServingError(Diagnostic(Code.UNKNOWN_MODEL, "the model is being unloaded"))
+            if len(self._jobs) >= self.most:
+                raise queue_full(self.most)
+            self._jobs.append(job)
+            self._changed.notify()
+
+    def put_back(self, job: Job) -> None:
+        """A job that was taken before and can run now: it is the next one."""
+        with self._changed:
+            self._jobs.appendleft(job)
+            self._changed.notify()
+
+    def remove(self, job: Job) -> None:
+        """Take a job out that nothing waits for, so that another one has its place."""
+        with self._changed:
+            if job in self._jobs:
+                self._jobs.remove(job)
+
+    def take(self) -> Job | None:
+        """The next job, wanted or not; None once the queue is closed and empty."""
+        with self._changed:
+            while not self._jobs and not self._is_closed:
+                self._changed.wait()
+            return self._jobs.popleft() if self._jobs else None
+
+    def take_more(self, fits: Callable[[Job], bool], until: float) -> Job | None:
+        """Another job that fits, waiting for one until a time."""
+        with self._changed:
+            while True:
+                for job in self._jobs:
+                    if fits(job):
+                        self._jobs.remove(job)
+                        if job.is_wanted():
+                            return job
+                        break
+                else:
+                    left = until - monotonic()
+                    if left <= 0 or self._is_closed:
+                        return None
+                    self._changed.wait(left)
+
+    def close(self) -> None:
+        """No more jobs; those that are waiting still run."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
