@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bench.ceilings import Ceilings
+from bench.ceilings import Ceilings, handover_ns
 from bench.cpu.cases import Case
 from bench.cpu.engines.base import CannotError
 from bench.cpu.llama_files import llama_files
@@ -77,6 +77,8 @@ class Row:
     outcomes: dict[str, Outcome]
     original: str | None = None
     """The row of the same model in f32."""
+    handover_ns: float | None = None
+    """What a number took to another thread and back, before the rounds; None on one thread."""
 
     @property
     def bound_ms(self) -> float:
@@ -111,6 +113,7 @@ class Row:
                 for name, one in self.outcomes.items()
             },
             "original": self.original,
+            "handover_ns": self.handover_ns,
         }
 
 
@@ -280,6 +283,7 @@ def measured(plan: Run, case: Case, folder: Path, tell: Callable[[str], None]) -
         right = with_llama(right, model, case)
     for threads in plan.threads:
         with ExitStack() as stack:
+            handover = handover_ns() if threads > 1 else None
             measurement = Measurement(case, right, threads, stack)
             measurement.launch(plan.engines)
             for engine in plan.engines:
@@ -300,5 +304,6 @@ def measured(plan: Run, case: Case, folder: Path, tell: Callable[[str], None]) -
             model.read_bytes / read[threads] / 1e6,
             measurement.outcomes,
             case.original,
+            handover,
         )
     tidied(folder)

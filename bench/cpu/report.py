@@ -40,6 +40,7 @@ def overview(rows: list[Row]) -> Table:
         table.add_column(PEERS[engine].title, justify="right", no_wrap=True)
     table.add_column("speed", justify="right", no_wrap=True)
     table.add_column("of ceiling", justify="right", no_wrap=True)
+    table.add_column("handover ns", justify="right", no_wrap=True)
     for row in rows:
         times = {engine: row.outcomes[engine].median_ms for engine in engines if engine in row.outcomes}
         best = min((time for time in times.values() if time), default=None)
@@ -48,7 +49,8 @@ def overview(rows: list[Row]) -> Table:
         share = f"{row.bound_ms / own:.0%}" if own else ""
         colour = "green" if speed is None or speed >= 1 else "red"
         shown = "" if speed is None else f"[{colour}]{speed:.2f}x[/]"
-        table.add_row(row.key, str(row.threads), *cells, shown, share)
+        handover = "" if row.handover_ns is None else f"{row.handover_ns:.0f}"
+        table.add_row(row.key, str(row.threads), *cells, shown, share, handover)
     return table
 
 

@@ -51,7 +51,9 @@ def machine(facts: dict[str, Any]) -> str:
 def table(rows: list[dict[str, Any]]) -> str:
     timed = {engine for row in rows for engine, one in row["engines"].items() if one.get("median_ms")}
     engines = [engine for engine in PEERS if engine in timed]
+    has_handover = any(row.get("handover_ns") for row in rows)
     titles = ["model", *(PEERS[engine].title for engine in engines), "speed", "of ceiling"]
+    titles += ["handover ns"] * has_handover
     lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
     for row in rows:
         times = {engine: row["engines"].get(engine, {}).get("median_ms") for engine in engines}
@@ -59,7 +61,9 @@ def table(rows: list[dict[str, Any]]) -> str:
         cells = [number(times[engine], is_best=times[engine] == best) for engine in engines]
         speed = "" if row["ratio"] is None else f"{row['ratio']:.2f}"
         share = row["engines"].get("ours", {}).get("share_of_ceiling")
+        handover = row.get("handover_ns")
         shown = [*cells, speed, f"{share:.0%}" if share else ""]
+        shown += [f"{handover:.0f}" if handover else ""] * has_handover
         lines.append(f"| {row['name']} | {' | '.join(shown)} |")
     return "\n".join(lines)
 

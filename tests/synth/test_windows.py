@@ -216,3 +216,13 @@ def test_threads_have_bands_or_channels(case: Case, parts: int, share: str) -> N
     assert kernel is not whole
     assert tile is not None
     assert (bool(loops), tile.divided) == ((True, None) if share == "bands" else (False, "columns"))
+
+
+@pytest.mark.parametrize(("channels", "features", "share"), [(96, 576, "columns"), (576, 96, "rows")])
+def test_a_product_that_widens_is_divided_by_channels_and_one_that_narrows_by_positions(
+    channels: int, features: int, share: str
+) -> None:
+    case: Case = ("conv2d", (1, channels, 14, 14), (features, channels, 1, 1), {})
+    tile = tile_of(contraction(divided(made(case, AVX512)[0], 2, 0.0)))
+    assert tile is not None
+    assert tile.divided == share

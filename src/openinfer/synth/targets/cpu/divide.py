@@ -176,8 +176,10 @@ def _tiled(one: Contraction, tile: CpuTile, product: Product, parts: int) -> Ite
         ("columns", columns, tile.columns, _COPY / max(columns, 1) if tile.left is not None else 0.0),
         ("rows", rows, tile.rows, _COPY / max(rows, 1) if is_copied else 0.0),
     ]
-    if rows >= _MANY_ROWS * parts:
-        # Other kernels are divided by rows, too: what a thread has written, it reads itself.
+    is_widened = tile.is_transposed and columns > product.inner.extent
+    if rows >= _MANY_ROWS * parts and not is_widened:
+        # Other kernels are divided by rows, too: what a thread has written, it reads itself. A convolution that makes
+        # more channels of few is divided by channels, as one in groups is that mostly follows it.
         choices.reverse()
     for what, count, each, copied in choices:
         if tile.wanted not in (None, what) or (what == "rows" and is_symbolic(product.rows.extent)):
