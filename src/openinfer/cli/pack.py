@@ -31,6 +31,13 @@ def pack(
             help="Quantize, e.g. '*.weight=i8:symmetric:per_channel:axis=0' or '*.weight=u4:per_group'.",
         ),
     ] = None,
+    fold_batch_norm: Annotated[
+        Rules,
+        typer.Option(
+            metavar="LAYER=NORM[:eps=E]",
+            help="Take a batch norm into the weights and bias of the layer before it, e.g. 'net.*.conv=net.*.bn'.",
+        ),
+    ] = None,
     size: Annotated[Rules, typer.Option(metavar="NAME=N", help="Add a size variable.")] = None,
     meta: Annotated[Rules, typer.Option(metavar="KEY=VALUE[:DTYPE]", help="Add a metadata value.")] = None,
     include: Annotated[Rules, typer.Option(metavar="GLOB", help="Take only tensors that match.")] = None,
@@ -39,7 +46,8 @@ def pack(
 ) -> None:
     """Pack weights into one .oinf file, a piece at a time; a failed run leaves no file behind.
 
-    --include and --exclude look at the names in WEIGHTS, --cast and --quantize at the names after --rename.
+    --include and --exclude look at the names in WEIGHTS; --fold-batch-norm, --cast and --quantize at the names after
+    --rename.
     """
     options = PackOptions(
         rename or (),
@@ -49,6 +57,7 @@ def pack(
         exclude or (),
         size_options(size or ()),
         meta or (),
+        fold_batch_norm or (),
     )
     with ExitStack() as resources:
         job = PackJob([open_source(path, resources) for path in weights], options)

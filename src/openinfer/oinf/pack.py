@@ -1,8 +1,8 @@
 """Weights files into one model file: choose, rename, cast, quantize, one chunk at a time.
 
-Filters look at the names in the source; renames come next; casts and quantizations look at the final names. Where
-several rules match, the last one counts. A rule with wildcards passes over tensors that it cannot sensibly apply to
-(an integer tensor under ``*=bf16``); a rule with a plain name must apply.
+Filters look at the names in the source; renames come next; batch norms are taken into weights, casts and quantizations
+chosen, by the final names. Where several rules match, the last one counts. A rule with wildcards passes over tensors
+that it cannot sensibly apply to (an integer tensor under ``*=bf16``); a rule with a plain name must apply.
 """
 
 import os
@@ -17,6 +17,7 @@ from openinfer.dtypes import DType, convert, dtype_of
 from openinfer.errors import Code, Diagnostic, OinfError, TensorError, nearest
 from openinfer.oinf.authoring import in_field
 from openinfer.oinf.file import AnyPath
+from openinfer.oinf.fold_norms import with_folded_norms
 from openinfer.oinf.options import bad_option, metadata_options
 from openinfer.oinf.package import Blob, Held, Package, ProgressCallback, TensorEntry, duplicate_name
 from openinfer.oinf.quant_spec import QuantSpec
@@ -38,6 +39,7 @@ class PackOptions:
     exclude: Sequence[str] = ()
     sizes: Mapping[str, int] = field(default_factory=dict)
     metadata: Sequence[str] = ()
+    fold_batch_norm: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,12 @@ class PackJob:
 
     def __init__(self, sources: Sequence[TensorSource], options: PackOptions) -> None:
         self._rules = _Rules(options)
-        chosen = self._rules.choose([tensor for source in sources for tensor in source.tensors])
+        named = self._rules.choose([tensor for source in sources for tensor in source.tensors])
+        kept, used = with_folded_norms(dict(named), options.fold_batch_norm)
+        for text in options.fold_batch_norm:
+            if text not in used:
+                raise _matched_nothing(f"{text.partition('=')[0]}.weight", [name for name, _ in named])
+        chosen = list(kept.items())
         self._planned = [self._plan(name, tensor) for name, tensor in chosen]
         self._rules.require_all_used([name for name, _ in chosen])
         sizevars = {name: value for source in sources for name, value in source.sizevars.items()} | dict(options.sizes)
