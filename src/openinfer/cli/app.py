@@ -16,7 +16,7 @@ from openinfer import __version__
 from openinfer.cli.bench import bench
 from openinfer.cli.devices import devices
 from openinfer.cli.draw import draw
-from openinfer.cli.editor import lsp
+from openinfer.cli.editor import dap, lsp
 from openinfer.cli.explain import explain
 from openinfer.cli.graph import check, convert, fmt
 from openinfer.cli.importing import import_model
@@ -47,7 +47,7 @@ app = typer.Typer(
 )
 for command in (
     *(check, run, step, trace, trace_diff, synth, bench, serve, fmt, draw),
-    *(import_model, inspect, verify, pack, quantize, ops, devices, explain, demo, lsp),
+    *(import_model, inspect, verify, pack, quantize, ops, devices, explain, demo, lsp, dap),
 ):
     name = "import" if command is import_model else None  # the word is Python's
     app.command(name, help=_unwrapped(command))(command)

@@ -1,6 +1,12 @@
 """``openinfer lsp`` and ``openinfer dap``: what editors start, on standard input and output."""
 
+from typing import TYPE_CHECKING
+
 from openinfer.errors import Code, Diagnostic, MissingExtraError
+
+if TYPE_CHECKING:
+    from openinfer.dap.adapter import LaunchRequest
+    from openinfer.dap.session import DebugSession
 
 
 def lsp() -> None:
@@ -17,3 +23,51 @@ def lsp() -> None:
     from openinfer.lsp.server import serve
 
     serve()
+
+
+def dap() -> None:
+    """Debug a graph from an editor (Debug Adapter Protocol), on standard input and output.
+
+    Editors start it: see docs/editor.md. For the debugger in a terminal: openinfer step.
+    """
+    import os
+    import sys
+
+    # Here, not above: the other commands need neither the simulator nor the parser.
+    from openinfer.dap.adapter import Adapter
+    from openinfer.dap.channel import Channel
+
+    sink = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever prints must not come between messages
+    with sink:
+        Adapter(Channel(sys.stdin.buffer, sink), _session).serve()
+
+
+def _session(asked: "LaunchRequest") -> "DebugSession":
+    """What a client wants to debug, completed by what the graph's project says."""
+    import typer
+
+    from openinfer.cli.inputs import prepared
+    from openinfer.cli.stepping import step_count
+    from openinfer.dap.session import DebugSession
+    from openinfer.lang.source import is_json, read_source
+    from openinfer.language_service import surroundings_of
+    from openinfer.sim import TraceLevel
+    from openinfer.sim.commands import RefusedError
+
+    text = "" if is_json(asked.graph) else read_source(asked.graph)
+    given = surroundings_of(asked.graph, text).required()
+    sizes = {**given.sizes, **asked.sizes}
+    inputs = {**given.inputs, **asked.inputs}
+    try:
+        executor, source = prepared(
+            asked.graph,
+            asked.model or given.model,
+            [f"{name}={value}" for name, value in sizes.items()],
+            [f"{name}={value}" for name, value in inputs.items()],
+            level=TraceLevel.BASIC,
+        )
+    except typer.BadParameter as error:
+        raise RefusedError(error.message) from error
+    steps = step_count(source, asked.steps or given.steps)
+    return DebugSession(executor, source.values, steps, asked.graph, asked.state)

@@ -1,16 +1,12 @@
 """A debugger for graphs: commands in, lines of text out. Knows nothing of terminals; the command line gives it one."""
 
-import json
-import re
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from openinfer.check.bound import BoundVar
-from openinfer.check.inserted import accepted_array
 from openinfer.errors import ExecutionError, OpenInferError, counted, nearest, printable
-from openinfer.ir import Access
 from openinfer.ops import Array, Shape
 from openinfer.sim.commands import (
     COMMANDS,
@@ -23,6 +19,7 @@ from openinfer.sim.commands import (
     named,
     positive,
 )
+from openinfer.sim.editing import edited_array, number_or_list, refused_value
 from openinfer.sim.executor import Executor
 from openinfer.sim.inspection import brief, described, difference
 from openinfer.sim.listing import Listing
@@ -35,8 +32,6 @@ ValueReader = Callable[[BoundVar, str, Shape], Any]
 """What makes a value of a text that is neither a number nor a list, such as ``@x.npy``."""
 PROMPT = "(step) "
 _RECENT = 20
-_WORDS = {"nan": "NaN", "-nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
-"""What JSON would call these numbers."""
 
 
 class Debugger:
@@ -299,30 +294,14 @@ class Debugger:
             raise RefusedError(message)
         self._stepper.begin()
         place = self._executor.place
-        place.set(access.base, self._edited(place, access, variable, text))
+        value = self._value(variable, text, place.read(access).shape)
+        self._stepper.edit(access.base, edited_array(place, access, variable, value))
         return [Line(f"{access}: {brief(variable, place.read(access))}")]
 
-    def _edited(self, place: ExecutionPoint, access: Access, variable: BoundVar, text: str) -> Array:
-        """The array that a variable gets: all of it new, or a part."""
-        old = place.read(Access(access.base))
-        part = place.read(access)
-        value = accepted_array(access.base, self._value(variable, text, part.shape), variable.dtype)
-        if value.ndim and value.shape != part.shape:
-            message = f"{access} has the shape {list(part.shape)}, but the value has {list(value.shape)}"
-            raise RefusedError(message)
-        new = old.copy()
-        new[(*place.variables.cells(access, old.shape), ...)] = value
-        return new
-
     def _value(self, variable: BoundVar, text: str, shape: Shape) -> Any:
-        try:
-            value = json.loads(re.sub(r"-?\b(?:nan|inf)\b", lambda word: _WORDS[word[0]], text))
-        except (ValueError, RecursionError) as error:
+        value = number_or_list(text)
+        if value is None:
             if self._values is not None:
                 return np.asarray(self._values(variable, text, shape))
-            message = f"{text!r:.60} is neither a number nor a list of numbers"
-            raise RefusedError(message) from error
-        if isinstance(value, bool | int | float | list):
-            return value
-        message = f"{text!r:.60} is neither a number nor a list of numbers"
-        raise RefusedError(message)
+            raise refused_value(text)
+        return value

@@ -7,7 +7,7 @@ import numpy as np
 from openinfer.check.bound import BoundVar, FromInit, FromModel, FromPattern
 from openinfer.check.events import statistics
 from openinfer.errors import printable
-from openinfer.ir import Access
+from openinfer.ir import Access, MemoryKind
 from openinfer.ops import Array, TensorType
 from openinfer.sim.preview import format_truncated
 from openinfer.sim.views import ExecutionPoint, same_bits
@@ -80,7 +80,7 @@ def overview(place: ExecutionPoint, variable: BoundVar) -> str:
         return f"{TensorType(variable.dtype, shape)} table"
     if isinstance(origin, FromPattern):
         return f"{variable.type} for each model tensor {printable(origin.pattern)!r}"
-    if place.is_at_hand(name):
+    if place.is_at_hand(name) or variable.kind is MemoryKind.PERSISTENT:  # an earlier step may have written it
         return brief(variable, place.read(Access(name)))
     if isinstance(origin, FromModel):
         return f"{variable.type} model entry {printable(origin.name)!r}, not read yet"

@@ -36,6 +36,11 @@ class Listing:
         """What the source is called."""
         return printable(self._source.name)
 
+    @property
+    def text(self) -> str:
+        """The source itself."""
+        return self._source.text
+
     def line_of(self, index: int) -> int:
         """The line on which a node begins, or that which it is a copy of."""
         return self._lines[self._origins.get(index, index)]

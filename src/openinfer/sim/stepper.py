@@ -15,6 +15,8 @@ from openinfer.sim.stops import Stop
 Inputs = Callable[[int], Mapping[str, Any]]
 """What to insert before a step; steps are counted from 0."""
 _REMEMBERED = 10_000
+_STARTS = 16
+"""The most steps whose beginnings are kept."""
 
 
 @dataclass
@@ -46,10 +48,39 @@ class Halt:
         return bool(self.ended or self.stops or self.interrupted or self.given_up or self.error is not None)
 
 
-class Stepper:
-    """Runs nodes of an executor until there is a reason to halt. Inputs are inserted again before every step."""
+@dataclass(frozen=True)
+class StepPosition:
+    """How far a run has come: the steps that are done, and the nodes that have been executed in the next one."""
 
-    def __init__(self, executor: Executor, inputs: Inputs, steps: int, state: str | bytes | None = None) -> None:
+    done: int
+    nodes: int
+
+
+@dataclass(frozen=True)
+class _ValueEdit:
+    """A value that the user gave a variable, and when."""
+
+    at: StepPosition
+    name: str
+    value: Array
+
+
+class Stepper:
+    """Runs nodes of an executor until there is a reason to halt. Inputs are inserted again before every step.
+
+    With ``keeps_starts``, what persistent memory held before recent steps is kept, so that ``go_back`` need not begin
+    with the first one.
+    """
+
+    def __init__(
+        self,
+        executor: Executor,
+        inputs: Inputs,
+        steps: int,
+        state: str | bytes | None = None,
+        *,
+        keeps_starts: bool = False,
+    ) -> None:
         self.executor = executor
         self._state = state
         self._inputs = inputs
@@ -59,10 +90,19 @@ class Stepper:
         self.stops: dict[int, Stop] = {}
         self.history: deque[tuple[int, Event]] = deque(maxlen=_REMEMBERED)
         """The nodes that have been executed, each with the number of its step."""
+        self._executed = 0
+        self._keeps_starts = keeps_starts
+        self._starts: dict[int, bytes] = {}
+        self._edits: list[_ValueEdit] = []
         self._is_running = False
         self._is_asked = False
         self._is_in_node = False
         self._parents = _parents(executor)
+
+    @property
+    def position(self) -> StepPosition:
+        """How far the run has come."""
+        return StepPosition(self.done, self._executed if self.executor.is_suspended else 0)
 
     @property
     def is_finished(self) -> bool:
@@ -75,14 +115,60 @@ class Stepper:
         if self._state is not None:
             self.executor.load_state(self._state)
         self.done = 0
+        self._edits.clear()
         self.history.clear()
         self.executor.insert(self._inputs(0))
 
     def begin(self) -> None:
         """Be inside a step: begin the next one unless one is suspended."""
         if not self.executor.is_suspended:
+            if self._keeps_starts:
+                self._keep_start()
             self.executor.insert(self._inputs(self.done))
             self.executor.begin_step()
+            self._executed = 0
+
+    def _keep_start(self) -> None:
+        state = self.executor.save_state()
+        assert state is not None
+        self._starts[self.done] = state
+        for old in sorted(self._starts)[:-_STARTS]:
+            del self._starts[old]
+
+    def edit(self, name: str, value: Any) -> None:
+        """Give a volatile variable another value; going back before this moment forgets it."""
+        self.begin()
+        place = self.executor.place
+        place.set(name, value)
+        self._edits.append(_ValueEdit(self.position, name, place.read(Access(name))))
+
+    def go_back(self, position: StepPosition) -> None:
+        """Be at an earlier position again, with everything as it was there.
+
+        The nodes from the nearest beginning that is known are executed once more, with the same inputs and edits.
+        Breakpoints do not stop them.
+        """
+        wanted = (position.done, position.nodes)
+        before = [one for one in self._edits if (one.at.done, one.at.nodes) <= wanted]
+        history = [entry for entry in self.history if entry[0] <= position.done]
+        start = max((one for one in self._starts if one <= position.done), default=None)
+        self.restart()
+        if start is not None:
+            self.executor.load_state(self._starts[start])
+            self.done = start
+            self.history.extend(entry for entry in history if entry[0] <= start)
+        first = 0 if start is None else start
+        edits = deque(one for one in before if one.at.done >= first)
+        while self.position != position:
+            self._edit_again(edits)
+            self._advance(Halt(), stopping=False)
+        self._edit_again(edits)
+
+    def _edit_again(self, edits: deque[_ValueEdit]) -> None:
+        """Repeat the edits that were made at this position."""
+        while edits and edits[0].at == self.position:
+            one = edits.popleft()
+            self.edit(one.name, one.value)
 
     # --- how far to go --------------------------------------------------------------------------------------------
 
@@ -153,7 +239,7 @@ class Stepper:
         halt.interrupted = self._is_asked
         return halt
 
-    def _advance(self, halt: Halt) -> None:
+    def _advance(self, halt: Halt, *, stopping: bool = True) -> None:
         self.begin()
         self._is_in_node = True
         try:
@@ -161,6 +247,7 @@ class Stepper:
         finally:
             self._is_in_node = False
         halt.nodes += 1
+        self._executed += 1
         halt.nanoseconds += node.event.duration_ns
         halt.last = node
         self.history.append((self.done + 1, node.event))
@@ -169,7 +256,8 @@ class Stepper:
             self.done += 1
             halt.ended.append(self.done)
             halt.returned = self._returned()
-        self._meet(halt, node)
+        if stopping:
+            self._meet(halt, node)
 
     def _returned(self) -> dict[str, Array]:
         last, place = self.executor.bound.graph.blocks["entry"].nodes[-1].kind, self.executor.place

@@ -129,36 +129,71 @@ class Stops:
     # --- after a node ---------------------------------------------------------------------------------------------
 
     def _condition(self, text: str) -> Stop:
-        parts = _COMPARISON.fullmatch(text)
-        limit = None if parts is None else _number(parts[3])
-        if parts is None or limit is None:
-            message = f"cannot understand {text!r:.60}; a condition is like max(h) > 3, h[0] <= 1e-6, l == 2"
-            raise RefusedError(message)
-        compare = _COMPARE[parts[2]]
-        if parts[1] in self._bodies:
-            return self._at_iteration(parts[1], lambda value: bool(compare(value, limit)), f"if {text}")
-        of = _OF.fullmatch(parts[1])
-        measure = None if of is None else _MEASURE[of[1]]
-        access = parsed_access(parts[1] if of is None else of[2] or of[3])
-        self.variable(access.base)
-        return Stop(f"if {text}", after=_Written(access, measure, compare, limit))
+        found = parsed_condition(text)
+        if str(found.access) in self._bodies and found.measure is None:
+            return self._at_iteration(found.access.base, lambda index: found.holds(np.asarray(index)), f"if {text}")
+        self.variable(found.access.base)
+        return Stop(f"if {text}", after=_Written(found))
+
+    def at_line(self, line: int, condition: str = "") -> Stop:
+        """A breakpoint on the first node from a line on; with a condition, it stops there only where that holds."""
+        stop, before = self._at_line(line), self._at_line(line).before
+        if not condition:
+            return stop
+        found = parsed_condition(condition)
+        self._require_known(found.access.base)
+        return Stop(
+            f"{stop.text}, if {condition}",
+            before=lambda place: before is not None and before(place) and found.holds(place.read(found.access)),
+        )
+
+    def _require_known(self, name: str) -> None:
+        """Refuse names that are neither those of indices nor of variables, of the graph or of a block."""
+        if name not in self._bodies and not any(one.rpartition(".")[2] == name for one in self._bound.vars):
+            self.variable(name)
 
 
 @dataclass(frozen=True)
-class _Written:
-    """Judges a variable whenever a node writes it: some measure of it, or else any of its elements."""
+class ValueCondition:
+    """A comparison of a variable with a number: of some measure of it, or else of any of its elements."""
 
     access: Access
     measure: Callable[[Array], Any] | None
     compare: Callable[[Any, Any], Any]
     limit: float
 
-    def __call__(self, node: NodeView) -> bool:
-        if self.access.base not in node.written:
-            return False
-        value = node.read(self.access).astype(np.float64)
-        judged = value if self.measure is None else self.measure(value)
+    def holds(self, value: Array) -> bool:
+        """Whether a value satisfies it."""
+        number = value.astype(np.float64)
+        judged = number if self.measure is None else self.measure(number)
         return bool(np.any(self.compare(judged, self.limit)))
+
+
+def parsed_condition(text: str) -> ValueCondition:
+    """The condition that a text writes.
+
+    >>> parsed_condition("max(h) > 3").holds(np.array([1, 4]))
+    True
+    """
+    parts = _COMPARISON.fullmatch(text.strip())
+    limit = None if parts is None else _number(parts[3])
+    if parts is None or limit is None:
+        message = f"cannot understand {text!r:.60}; a condition is like max(h) > 3, h[0] <= 1e-6, l == 2"
+        raise RefusedError(message)
+    of = _OF.fullmatch(parts[1])
+    measure = None if of is None else _MEASURE[of[1]]
+    return ValueCondition(parsed_access(parts[1] if of is None else of[2] or of[3]), measure, _COMPARE[parts[2]], limit)
+
+
+@dataclass(frozen=True)
+class _Written:
+    """Judges a variable whenever a node writes it."""
+
+    condition: ValueCondition
+
+    def __call__(self, node: NodeView) -> bool:
+        access = self.condition.access
+        return access.base in node.written and self.condition.holds(node.read(access))
 
 
 def _at(indices: frozenset[int], text: str) -> Stop:

@@ -1,0 +1,1 @@
+"""The debugger over the Debug Adapter Protocol, for editors."""

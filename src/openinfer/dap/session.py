@@ -1,0 +1,236 @@
+"""A graph that an editor steps through: breakpoints, moves, frames, values, and the way back."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from openinfer.dap.values import ValueTrees
+from openinfer.errors import printable
+from openinfer.ir import Assign
+from openinfer.sim.commands import RefusedError
+from openinfer.sim.editing import edited_array, number_or_list, refused_value
+from openinfer.sim.executor import Executor
+from openinfer.sim.inspection import brief
+from openinfer.sim.listing import Listing
+from openinfer.sim.stepper import Halt, Inputs, Stepper, StepPosition
+from openinfer.sim.stops import Stop, Stops, parsed_access
+from openinfer.sim.views import require_editable
+
+THREAD = 1
+
+
+@dataclass
+class _Hits:
+    """A breakpoint that counts how often it was met, and stops from a number on."""
+
+    stop: Stop
+    least: int
+    met: int = field(default=0)
+
+    def counted(self) -> Stop:
+        judge = self.stop.before
+        if self.least <= 1 or judge is None:
+            return self.stop
+
+        def before(place: Any) -> bool:
+            self.met += judge(place)
+            return judge(place) and self.met >= self.least
+
+        return Stop(f"{self.stop.text}, from time {self.least} on", before=before)
+
+
+class DebugSession:
+    """What stands behind the requests of a client, once it has launched a graph."""
+
+    def __init__(self, executor: Executor, inputs: Inputs, steps: int, path: str, state: str | None = None) -> None:
+        self._executor = executor
+        self._bound = executor.bound
+        self._path = path
+        self.stepper = Stepper(executor, inputs, steps, state, keeps_starts=True)
+        self._listing = Listing(self._bound.source, self._bound.origins)
+        self._stops = Stops(self._bound, self._listing)
+        self._set: dict[str, dict[int, Stop]] = {}
+        self._number = 0
+        self.values = ValueTrees()
+        self.stepper.restart()
+
+    # --- where it stands ------------------------------------------------------------------------------------------
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether all steps are done."""
+        return self.stepper.is_finished
+
+    @property
+    def source_text(self) -> str:
+        """The text that lines are counted in."""
+        return self._listing.text
+
+    def source(self) -> dict[str, Any]:
+        """The source of the graph: its file, or the canonical text of one that is no text."""
+        name = self._path.replace("\\", "/").rpartition("/")[2]
+        if self._path.lower().endswith(".json"):
+            return {"name": f"{name} (canonical text)", "sourceReference": 1}
+        return {"name": name, "path": self._path}
+
+    def frames(self) -> list[dict[str, Any]]:
+        """The blocks that are being run, the innermost first, each with the line of its node."""
+        place = self._executor.place
+        found = []
+        for number, frame in enumerate(place.frames):
+            loops = [f"{name} = {value}" for name, value in frame.indices.items()]
+            title = " ".join([frame.block, *(f'"{scope}"' for scope in frame.scopes), *loops])
+            found.append(self._frame(number + 1, title, frame.node.index))
+        if not found and place.node is not None:
+            found = [self._frame(1, "entry", place.node.index)]
+        return found[::-1]
+
+    def _frame(self, number: int, title: str, node: int) -> dict[str, Any]:
+        return {
+            "id": number,
+            "name": printable(title),
+            "line": self._listing.line_of(node),
+            "column": 1,
+            "source": self.source(),
+        }
+
+    def scopes(self, frame: int) -> list[dict[str, Any]]:
+        """The scopes of a frame."""
+        frames = self._executor.place.frames
+        block = frames[frame - 1].block if 1 <= frame <= len(frames) else "entry"
+        return self.values.scopes(self._executor.place, block)
+
+    def variables(self, number: int, start: int, count: int) -> list[dict[str, Any]]:
+        """What is below a scope or an array."""
+        return self.values.children(self._executor.place, number, start, count)
+
+    def evaluate(self, text: str) -> dict[str, Any]:
+        """The value of an expression."""
+        return self.values.evaluated(self._executor.place, text)
+
+    def set_variable(self, number: int, name: str, text: str) -> str:
+        """Give a variable below a number another value; its new value as text."""
+        return self.set_value(str(self.values.access(number, name)), text)
+
+    def set_value(self, target: str, text: str) -> str:
+        """Give a variable, or a part of it, another value; its new value as text."""
+        access = self._executor.place.seen(parsed_access(target))
+        variable = self._bound.vars[self._stops.variable(access.base)]
+        require_editable(variable)
+        if self.is_finished:
+            message = "all steps are done, and nothing would use the value"
+            raise RefusedError(message)
+        given = number_or_list(text)
+        if given is None:
+            raise refused_value(text)
+        self.stepper.begin()
+        place = self._executor.place
+        self.stepper.edit(access.base, edited_array(place, access, variable, given))
+        return brief(variable, self._executor.place.read(access))
+
+    # --- breakpoints ----------------------------------------------------------------------------------------------
+
+    def set_lines(self, asked: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The breakpoints of the source: all that there are, in place of those before."""
+        return self._replaced("lines", asked, self._line)
+
+    def _line(self, asked: dict[str, Any]) -> tuple[Stop, int | None]:
+        line = int(asked["line"])
+        stop = self._stops.at_line(line, str(asked.get("condition") or "").strip())
+        least = str(asked.get("hitCondition") or "1").strip().removeprefix(">=").strip()
+        if not least.isdigit():
+            message = f"the number of times is {least!r:.40}, which is no number"
+            raise RefusedError(message)
+        first = self._listing.first_from(line)
+        return _Hits(stop, int(least)).counted(), None if first is None else self._listing.line_of(first)
+
+    def set_ops(self, asked: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Breakpoints on ops by their names."""
+        return self._replaced("ops", asked, lambda one: (self._stops.parsed(f"op {one['name']}"), None))
+
+    def set_changes(self, asked: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Breakpoints on variables that change."""
+        return self._replaced("changes", asked, lambda one: (self._stops.parsed(f"change {one['dataId']}"), None))
+
+    def set_filters(self, filters: list[str]) -> list[dict[str, Any]]:
+        """Breakpoints on values that are not finite."""
+        asked = [{"filter": one} for one in filters]
+        return self._replaced("filters", asked, lambda one: (self._stops.parsed(one["filter"]), None))
+
+    def _replaced(
+        self, group: str, asked: list[dict[str, Any]], parse: Callable[[dict[str, Any]], tuple[Stop, int | None]]
+    ) -> list[dict[str, Any]]:
+        for number in self._set.pop(group, {}):
+            del self.stepper.stops[number]
+        kept, answers = self._set.setdefault(group, {}), []
+        for one in asked:
+            self._number += 1
+            try:
+                stop, line = parse(one)
+            except RefusedError as error:
+                answers.append({"id": self._number, "verified": False, "message": str(error)})
+                continue
+            kept[self._number] = self.stepper.stops[self._number] = stop
+            answers.append({"id": self._number, "verified": True, **({"line": line} if line is not None else {})})
+        return answers
+
+    def variable_named(self, name: str) -> str | None:
+        """A variable whose changes can be waited for; None for anything else."""
+        return name if name in self._bound.vars else None
+
+    # --- moving ---------------------------------------------------------------------------------------------------
+
+    def is_at_breakpoint(self) -> bool:
+        """Whether a breakpoint holds where the run begins."""
+        place = self._executor.place
+        return any(one.before is not None and one.before(place) for one in self.stepper.stops.values())
+
+    def moved(self, move: Callable[[], Halt]) -> Halt:
+        """Go on; nodes that only declare a variable are passed, as nothing can be seen there."""
+        self.values.forget()
+        halt = move()
+        while not halt.is_notable and not self.is_finished and self._declares():
+            halt = self.stepper.into()
+        return halt
+
+    def _declares(self) -> bool:
+        node = self._executor.next_node
+        return node is not None and isinstance(node.kind, Assign)
+
+    def back(self) -> None:
+        """Be before the node that was executed last, where there is one."""
+        self.values.forget()
+        position = self._before(self.stepper.position)
+        while position is not None:
+            self.stepper.go_back(position)
+            position = self._before(position) if self._declares() else None
+
+    def back_to_breakpoint(self) -> None:
+        """Be at the last node before this one on which a breakpoint is set, or at the beginning."""
+        self.values.forget()
+        position = self._before(self.stepper.position)
+        while position is not None:
+            self.stepper.go_back(position)
+            if self.is_at_breakpoint():
+                return
+            position = self._before(position)
+
+    def _before(self, position: StepPosition) -> StepPosition | None:
+        if position.nodes:
+            return StepPosition(position.done, position.nodes - 1)
+        if not position.done:
+            return None
+        nodes = sum(step == position.done for step, _ in self.stepper.history)
+        return StepPosition(position.done - 1, max(0, nodes - 1))
+
+    def restart(self) -> None:
+        """Be at the beginning."""
+        self.values.forget()
+        self.stepper.restart()
+
+    def returned(self, halt: Halt) -> list[str]:
+        """What steps that have ended returned, as lines."""
+        if not halt.ended:
+            return []
+        values = [f"{name}: {brief(self._bound.vars[name], value)}" for name, value in halt.returned.items()]
+        return [f"step {halt.ended[-1]} of {self.stepper.total}: {'; '.join(values) or 'done'}"]
