@@ -1,7 +1,7 @@
 """The models that are measured, and which engines have them."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from bench.cnns import ds_cnn, efficientnet_lite0, mobilenet_v2, mobilenet_v3_small
@@ -17,6 +17,8 @@ from bench.prefill import prefill
 from bench.sequences import gru, tcn
 from bench.vision import resnet50, unet_block, yolo_head
 from bench.vit import vit_tiny
+
+from openinfer.synth.targets.target import Allowed
 
 LLAMA = Shape(layers=16)
 PROMPT = Shape(layers=16, tokens=128)
@@ -52,6 +54,13 @@ class Case:
     gguf: str | None = None
     """The format that the weights of this decoder have in llama.cpp."""
     shape: Shape = LLAMA
+    allow: frozenset[Allowed] = frozenset()
+    """What generated code may do less exactly, as ncnn does unasked."""
+
+
+def with_winograd(build: Callable[[], Model]) -> Model:
+    model = build()
+    return replace(model, name=f"{model.name}, Winograd allowed")
 
 
 def of_integers(build: Callable[[], Model]) -> Model:
@@ -73,6 +82,10 @@ CASES = {
         Case("ds-cnn", ds_cnn),
         Case("resnet18", resnet, WITH_TORCH),
         Case("resnet50", resnet50),
+        *(
+            Case(f"{key}-winograd", partial(with_winograd, NETWORKS[key]), allow=frozenset({Allowed.WINOGRAD}))
+            for key in ("resnet18", "resnet50")
+        ),
         *(Case(f"{key}-int8", partial(of_integers, build), OF_INTEGERS, key) for key, build in NETWORKS.items()),
         Case("yolo-head", yolo_head),
         Case("unet-block", unet_block),

@@ -278,7 +278,8 @@ def measured(plan: Run, case: Case, folder: Path, tell: Callable[[str], None]) -
     flops = {threads: plan.ceilings.gflops(threads) for threads in plan.threads}
     model = case.build()
     read = {threads: plan.ceilings.read_gb(model.read_bytes, threads) for threads in plan.threads}
-    right = prepared(model, folder, [engine for engine in plan.engines if engine in case.engines], plan.threads)
+    engines = [engine for engine in plan.engines if engine in case.engines]
+    right = prepared(model, folder, engines, plan.threads, case.allow)
     if case.gguf and "llama.cpp" in plan.engines:
         right = with_llama(right, model, case)
     for threads in plan.threads:

@@ -19,6 +19,7 @@ from bench.models import Model
 
 from openinfer import DeviceArch, Divide, ModelLoader, Passes, Plan, Simulator, Synthesizer, graph
 from openinfer.synth.run.library import FLAGS
+from openinfer.synth.targets.target import Allowed
 
 Array = Any
 CONTEXT = """#include "net.h"
@@ -45,7 +46,13 @@ class Prepared:
     """Why the model could not be made into an engine's own format."""
 
 
-def prepared(model: Model, folder: Path, engines: Collection[str], threads: Sequence[int]) -> Prepared:
+def prepared(
+    model: Model,
+    folder: Path,
+    engines: Collection[str],
+    threads: Sequence[int],
+    allow: frozenset[Allowed] = frozenset(),
+) -> Prepared:
     """Write what some engines need into a folder; what is there already and would be the same stays."""
     folder.mkdir(parents=True, exist_ok=True)
     np.savez(folder / "feeds.npz", **model.given)
@@ -55,7 +62,7 @@ def prepared(model: Model, folder: Path, engines: Collection[str], threads: Sequ
         start = time.perf_counter()
         loader = model.saved(folder)
         for count in threads:
-            plan = synthesized(model, loader, count)
+            plan = synthesized(model, loader, count, allow)
             own = folder / f"ours-{count}"
             compiled(plan, own)
             described(model, plan, own)
@@ -97,9 +104,9 @@ def _write(path: Path, data: bytes) -> None:
         path.write_bytes(data)
 
 
-def synthesized(model: Model, loader: ModelLoader, threads: int) -> Plan:
+def synthesized(model: Model, loader: ModelLoader, threads: int, allow: frozenset[Allowed] = frozenset()) -> Plan:
     """Generated code for this machine and some threads."""
-    passes = replace(Passes.preferred(DeviceArch.detect()), divide=Divide(threads=threads))
+    passes = replace(Passes.preferred(DeviceArch.detect()), divide=Divide(threads=threads), allow=allow)
     return Synthesizer(name="net", passes=passes).synthesize(loader, graph(model.text), sizes=model.settled)
 
 
