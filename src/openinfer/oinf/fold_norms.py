@@ -16,7 +16,7 @@ from openinfer.errors import Code, Diagnostic, OinfError
 from openinfer.oinf.options import bad_option
 from openinfer.oinf.sources import SourceTensor
 
-Named = Mapping[str, SourceTensor]
+TensorsByName = Mapping[str, SourceTensor]
 _FORM = "LAYER=NORM or LAYER=NORM:eps=E, with as many * in NORM as in LAYER"
 _EPS = 1e-5
 _GAMMA, _BETA = ("weight", "gamma"), ("bias", "beta")
@@ -63,7 +63,7 @@ class NormRule:
         return first + "".join(part + piece for part, piece in zip(found.groups(), pieces, strict=True))
 
 
-def with_folded_norms(tensors: Named, texts: Sequence[str]) -> tuple[dict[str, SourceTensor], set[str]]:
+def with_folded_norms(tensors: TensorsByName, texts: Sequence[str]) -> tuple[dict[str, SourceTensor], set[str]]:
     """The tensors without the norms that rules name, and the rules that were of use."""
     found, gone, used = dict(tensors), set[str](), set[str]()
     folded: dict[str, str] = {}
@@ -86,7 +86,7 @@ def with_folded_norms(tensors: Named, texts: Sequence[str]) -> tuple[dict[str, S
 class _Fold:
     """One layer and the norm behind it."""
 
-    known: Named
+    known: TensorsByName
     layer: str
     norm: str
     eps: float
