@@ -4,6 +4,7 @@ import ctypes
 import re
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from math import erfc, sqrt
 from pathlib import Path
 
@@ -11,10 +12,14 @@ import numpy as np
 import pytest
 
 from openinfer.dtypes import DTYPES, Array
-from openinfer.loops.build import Builder, const, load
+from openinfer.loops.build import Builder, const, load, unary
+from openinfer.loops.interpret import interpret
 from openinfer.loops.ir import Buffer, Kernel, LoopKind
 from openinfer.synth.targets.facts import Numerics
+from openinfer.synth.targets.simt.baseline import baseline
 from openinfer.synth.targets.simt.launches import Launch
+from openinfer.synth.targets.simt.machine import SimtMachine
+from openinfer.synth.targets.vulkan.exact import with_floors
 from openinfer.synth.targets.vulkan.shader import launch_code, support_texts
 
 F32 = DTYPES["f32"]
@@ -208,3 +213,22 @@ def test_a_power_of_two_divides_as_a_factor() -> None:
     assert "* 0.000244140625f" in text
     assert "oi_quotient_f32(" in text
     assert "4096.0f" not in text
+
+
+def test_what_is_just_below_zero_is_rounded_down_where_it_is_taken_for_zero() -> None:
+    """The quotient is not looked at: a larger one says whether it is subnormal."""
+    a, b, y = (Buffer(name, DTYPES["f32"], (6,)) for name in "aby")
+    builder = Builder()
+    with builder.loop(6, LoopKind.PARALLEL) as i:
+        builder.store(y, (i,), unary("floor", load(a, i) / load(b, i)))
+    kernel = Kernel("k", (a, b), (y,), builder.body)
+    arrays = [
+        np.array(one, np.float32) for one in ([-1e-30, 1e-30, -1e-38, -1e-30, -7, 0], [1e10, 1e10, 1e30, -1e10, 2, 3])
+    ]
+    (found,) = interpret(replace(kernel, body=with_floors(kernel.body)), arrays)
+    assert found.tolist() == np.floor(arrays[0] / arrays[1]).tolist() == [-1, 0, 0, 0, -4, 0]
+    texts = [
+        launch_code(baseline(kernel, SimtMachine()).launches[0], "k", one).code.text
+        for one in (Numerics(subnormals="flushed"), Numerics())
+    ]
+    assert ["-1.0f" in text for text in texts] == [True, False]

@@ -7,6 +7,7 @@ and conditions in it are given. So sums and products of floats in these places g
 from collections.abc import Collection, Iterator
 from math import frexp
 
+from openinfer.loops.build import select
 from openinfer.loops.ir import (
     Binary,
     Const,
@@ -18,6 +19,7 @@ from openinfer.loops.ir import (
     SetLocal,
     Statement,
     Store,
+    Unary,
     children,
     rebuilt,
 )
@@ -36,6 +38,20 @@ def _factor(value: Scalar) -> Scalar | None:
         case Binary("div", left, Const(number)) if value.dtype.kind == "float" and frexp(number)[0] == 0.5:
             inverse = 1 / number
             return Binary("mul", left, Const(inverse, value.dtype)) if 2.0**-64 < inverse < 2.0**64 else None
+        case _:
+            return None
+
+
+def with_floors(body: Statements) -> Statements:
+    """Statements of a device that takes subnormal numbers for 0: below 0, the next integer is -1 all the same."""
+    return changed_statements(body, _floor)
+
+
+def _floor(value: Scalar) -> Scalar | None:
+    match value:
+        case Unary("floor", Binary("div", left, right)) if value.dtype.name == "f32":
+            larger = left * 2.0**64 / right
+            return select((larger > -(2.0**-62)) & (larger < -(2.0**-86)), -1.0, value)
         case _:
             return None
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 
 from openinfer.dtypes import DTYPES
 from openinfer.loops.cse import with_names
@@ -26,7 +26,7 @@ from openinfer.synth.targets.vulkan.dialect import (
     memory_type,
 )
 from openinfer.synth.targets.vulkan.divisors import with_inverses
-from openinfer.synth.targets.vulkan.exact import with_exact_names, with_factors
+from openinfer.synth.targets.vulkan.exact import with_exact_names, with_factors, with_floors
 from openinfer.synth.targets.vulkan.features import features_of
 from openinfer.synth.targets.vulkan.support import EXTENSIONS, support_code
 from openinfer.synth.targets.vulkan.thread_words import GLSL_THREADS, WIDE_TYPES
@@ -48,28 +48,23 @@ _DENORMAL = 'spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capab
 """DenormPreserve of 32 bits: subnormal numbers are not taken for 0."""
 
 
-def _prepared(kernel: Kernel, *, has_inverses: bool = False) -> Kernel:
+def _prepared(kernel: Kernel, *, has_inverses: bool, is_flushing: bool) -> Kernel:
     """With names for what it repeats and for what must be exact; the schedule has seen to its loops."""
     taken = {one.name for one in (*kernel.inputs, *kernel.outputs, *kernel.scratch)}
-    body = with_factors(kernel.body)
+    body = with_factors(with_floors(kernel.body) if is_flushing else kernel.body)
     body = with_names(with_inverses(body) if has_inverses else body, taken)
     return replace(kernel, body=with_exact_names(body, taken | {var.name for var in variables_of(body)}))
 
 
-def _templates(*, has_inverses: bool, is_guarded: bool) -> Templates:
+@cache
+def _templates(*, has_inverses: bool, is_flushing: bool, is_guarded: bool) -> Templates:
     def unfailed(_one: Unfailed, writer: KernelWriter, depth: int) -> None:
         if is_guarded:
             writer.line(depth, "if (is_stopped) return;")
 
     own: dict[type[Statement], PrintStatement] = {**GLSL_THREADS.statements(), Unfailed: unfailed}
-    return Templates(partial(_prepared, has_inverses=has_inverses), loops=GLSL_THREADS.loops(), statements=own)
-
-
-_TEMPLATES = {
-    (has_inverses, is_guarded): _templates(has_inverses=has_inverses, is_guarded=is_guarded)
-    for has_inverses in (False, True)
-    for is_guarded in (False, True)
-}
+    prepared = partial(_prepared, has_inverses=has_inverses, is_flushing=is_flushing)
+    return Templates(prepared, loops=GLSL_THREADS.loops(), statements=own)
 
 
 def launch_code(launch: Launch, name: str, numerics: Numerics) -> LaunchCode:
@@ -77,7 +72,10 @@ def launch_code(launch: Launch, name: str, numerics: Numerics) -> LaunchCode:
     is_late = any(isinstance(one, Unfailed) for one in walk(launch.kernel.body))
     late = LaunchGuard.LATE if is_late else LaunchGuard.FIRST
     dialect = glsl(numerics, late if launch.is_guarded else LaunchGuard.NONE)
-    templates = _TEMPLATES[has_near_quotients(numerics), launch.is_guarded]
+    is_flushing = numerics.subnormals == "flushed"
+    templates = _templates(
+        has_inverses=has_near_quotients(numerics), is_flushing=is_flushing, is_guarded=launch.is_guarded
+    )
     code = statements.printed(_with_shared_names(launch.kernel, name), name, dialect, templates)
     return LaunchCode(name, code, arguments_of(launch.kernel, code, is_guarded=launch.is_guarded))
 
