@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Tests start hundreds of interpreters; without compiled files each would read all of the sources again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo chat test lint format types tests examples tools fuzz fuzz-oinf fuzz-lang fuzz-onnx fuzz-gguf fuzz-synth planted golden golden-update test-devices test-c test-vulkan test-cuda test-h200 bundle test-aarch64 test-cortex-m test-onnx test-models test-serve bench bench-all bench-oinf bench-lang bench-sim bench-synth bench-import bench-quantized bench-chat tune docs clean
+.PHONY: demo chat test lint format types tests examples tools fuzz fuzz-oinf fuzz-lang fuzz-onnx fuzz-gguf fuzz-synth planted golden golden-update test-devices test-c test-vulkan test-cuda test-h200 bundle test-aarch64 test-cortex-m test-onnx test-models test-serve test-studio studio bench bench-all bench-oinf bench-lang bench-sim bench-synth bench-import bench-quantized bench-chat bench-studio tune docs clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/python -m examples.demo
@@ -34,10 +34,11 @@ types: $(VENV)/.dev
 # $(call installed,COMMAND,PACKAGES): Debian packages, unless the command is there.
 installed = command -v $(1) >/dev/null || (apt-get update -qq && apt-get install -y -qq --no-install-recommends $(2) >/dev/null)
 
-# Graphviz draws graphs; the tests look at real pictures. Clang is the second compiler of generated code, whose header is
+# Graphviz draws graphs; the tests look at real pictures. Chromium shows the studio. Clang is the second compiler of generated code, whose header is
 # also C++, and which comes with a CMakeLists.txt. It also reads CUDA, and glslangValidator GLSL, which Mesa's lavapipe runs.
 tools:
 	@$(call installed,dot,graphviz)
+	@$(call installed,chromium,chromium)
 	@$(call installed,g++,g++)
 	@$(call installed,cmake,cmake)
 	@$(call installed,clang,clang libclang-rt-dev)
@@ -141,10 +142,19 @@ test-models: $(VENV)/.dev $(VENV)/.examples
 test-onnx: $(VENV)/.dev
 	$(BIN)/python -m tests.importing.backend
 
+# Everything the studio's page does, in Chromium; screenshots are in build/studio.
+test-studio: $(VENV)/.dev tools
+	$(BIN)/pytest -q tests/studio tests/studio/everything.py
+
+# The page of the studio, bundled from studio/ into the package. Only those who change it need Node.
+studio:
+	@$(call installed,npm,nodejs npm)
+	cd studio && npm ci --no-audit --no-fund && npm run build
+
 # The server with other people's clients, in an environment of its own: they want other versions of what others need.
 SERVE := build/serve
 test-serve: tools $(SERVE)/.installed
-	OMP_NUM_THREADS=1 $(SERVE)/bin/python -m pytest -q tests/serve/*.py tests/scale/*.py
+	OMP_NUM_THREADS=1 $(SERVE)/bin/python -m pytest -q tests/serve/*.py
 
 $(SERVE)/.installed: pyproject.toml
 	test -x $(SERVE)/bin/python || $(PYTHON) -m venv $(SERVE)
@@ -218,6 +228,10 @@ bench-import: $(VENV)/.dev
 # The chat of the examples beside llama.cpp, which is built from source first: make bench-chat BENCH="--rounds 3".
 bench-chat: $(VENV)/.dev $(VENV)/.examples
 	$(BIN)/python -m bench.chat $(BENCH)
+
+# Large graphs in the studio's page: opening, search, drawing, and checks while typing.
+bench-studio: $(VENV)/.dev tools
+	$(BIN)/python -m bench.studio
 
 bench-sim: $(VENV)/.dev
 	$(BIN)/python -m bench.sim

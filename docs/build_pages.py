@@ -153,7 +153,8 @@ def write_pages(folder: Path) -> None:
     for page, text in pages():
         (folder / page).parent.mkdir(parents=True, exist_ok=True)
         (folder / page).write_text(text, encoding="utf-8")
-    for file in [*DOCS.rglob("*.svg"), DOCS / "site.css"]:
+    for file in [*DOCS.rglob("*.svg"), *DOCS.rglob("*.png"), DOCS / "site.css"]:
+        (folder / file.relative_to(DOCS)).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(file, folder / file.relative_to(DOCS))
 
 

@@ -13,7 +13,6 @@ from typing import Annotated
 import typer
 
 from openinfer import __version__
-from openinfer.cli.batch import batch
 from openinfer.cli.bench import bench
 from openinfer.cli.devices import devices
 from openinfer.cli.draw import draw
@@ -28,6 +27,7 @@ from openinfer.cli.quantize import quantize
 from openinfer.cli.serve import serve
 from openinfer.cli.simulate import run
 from openinfer.cli.step import step
+from openinfer.cli.studio import studio
 from openinfer.cli.synth import synth
 from openinfer.cli.traces import trace, trace_diff
 from openinfer.errors import Diagnostic, OpenInferError
@@ -47,7 +47,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for command in (
-    *(check, run, step, trace, trace_diff, synth, bench, serve, batch, fmt, draw),
+    *(check, run, step, studio, trace, trace_diff, synth, bench, serve, fmt, draw),
     *(import_model, inspect, verify, pack, quantize, ops, devices, explain, demo, lsp, dap),
 ):
     name = "import" if command is import_model else None  # the word is Python's

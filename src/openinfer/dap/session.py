@@ -12,7 +12,7 @@ from openinfer.sim.editing import edited_array, number_or_list, refused_value
 from openinfer.sim.executor import Executor
 from openinfer.sim.inspection import brief
 from openinfer.sim.listing import Listing
-from openinfer.sim.stepper import Halt, Inputs, Stepper, StepPosition
+from openinfer.sim.stepper import Halt, Inputs, RunPosition, Stepper
 from openinfer.sim.stops import Stop, Stops, parsed_access
 from openinfer.sim.views import require_editable
 
@@ -215,13 +215,13 @@ class DebugSession:
                 return
             position = self._before(position)
 
-    def _before(self, position: StepPosition) -> StepPosition | None:
+    def _before(self, position: RunPosition) -> RunPosition | None:
         if position.nodes:
-            return StepPosition(position.done, position.nodes - 1)
+            return RunPosition(position.done, position.nodes - 1)
         if not position.done:
             return None
         nodes = sum(step == position.done for step, _ in self.stepper.history)
-        return StepPosition(position.done - 1, max(0, nodes - 1))
+        return RunPosition(position.done - 1, max(0, nodes - 1))
 
     def restart(self) -> None:
         """Be at the beginning."""

@@ -357,6 +357,12 @@ class Graph:
         variables, blocks = counted(len(self.vars), "variable"), counted(len(self.blocks), "block")
         return f"<Graph: inputs {inputs or 'none'}; {variables}, {blocks}, {counted(self.node_count, 'node')}>"
 
+    def _repr_html_(self) -> str:
+        """What notebooks show."""
+        from openinfer.ir.html import graph_html
+
+        return graph_html(self)
+
     @property
     def node_count(self) -> int:
         """How many nodes there are, bodies included."""

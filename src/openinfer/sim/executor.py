@@ -73,6 +73,12 @@ class Executor:
     def __repr__(self) -> str:
         return f"<Executor: {interface(self.bound)}{', in a step' * self.is_suspended}>"
 
+    def _repr_html_(self) -> str:
+        """What notebooks show."""
+        from openinfer.sim.inspection import executor_html
+
+        return executor_html(self.bound, self.place, is_suspended=self.is_suspended)
+
     # --- inputs and results ---------------------------------------------------------------------------------------
 
     def insert(self, values: Mapping[str, Any] | None = None, /, **named: Any) -> None:

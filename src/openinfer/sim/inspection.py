@@ -4,10 +4,11 @@ from itertools import islice
 
 import numpy as np
 
-from openinfer.check.bound import BoundVar, FromInit, FromModel, FromPattern
+from openinfer.check.bound import BoundGraph, BoundVar, FromInit, FromModel, FromPattern, interface
 from openinfer.check.events import statistics
 from openinfer.errors import printable
 from openinfer.ir import Access, MemoryKind
+from openinfer.ir.html import captioned, html_table
 from openinfer.ops import Array, TensorType
 from openinfer.sim.preview import format_truncated
 from openinfer.sim.views import ExecutionPoint, same_bits
@@ -86,3 +87,13 @@ def overview(place: ExecutionPoint, variable: BoundVar) -> str:
         return f"{variable.type} model entry {printable(origin.name)!r}, not read yet"
     initial = origin.value if isinstance(origin, FromInit) and origin.value is not None else 0
     return f"{variable.type} still {initial}"
+
+
+def executor_html(bound: BoundGraph, place: ExecutionPoint, *, is_suspended: bool) -> str:
+    """An executor as notebooks show it: what goes in and out, and every variable, without loading any."""
+    rows = [
+        (one.name, "temporary" if one.is_temporary else one.kind.value, overview(place, one))
+        for one in bound.vars.values()
+    ]
+    title = f"Executor: {interface(bound)}{', in a step' * is_suspended}"
+    return captioned(title, html_table(("variable", "kind", "value"), rows))

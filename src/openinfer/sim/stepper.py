@@ -49,7 +49,7 @@ class Halt:
 
 
 @dataclass(frozen=True)
-class StepPosition:
+class RunPosition:
     """How far a run has come: the steps that are done, and the nodes that have been executed in the next one."""
 
     done: int
@@ -60,7 +60,7 @@ class StepPosition:
 class _ValueEdit:
     """A value that the user gave a variable, and when."""
 
-    at: StepPosition
+    at: RunPosition
     name: str
     value: Array
 
@@ -100,9 +100,9 @@ class Stepper:
         self._parents = _parents(executor)
 
     @property
-    def position(self) -> StepPosition:
+    def position(self) -> RunPosition:
         """How far the run has come."""
-        return StepPosition(self.done, self._executed if self.executor.is_suspended else 0)
+        return RunPosition(self.done, self._executed if self.executor.is_suspended else 0)
 
     @property
     def is_finished(self) -> bool:
@@ -142,7 +142,7 @@ class Stepper:
         place.set(name, value)
         self._edits.append(_ValueEdit(self.position, name, place.read(Access(name))))
 
-    def go_back(self, position: StepPosition) -> None:
+    def go_back(self, position: RunPosition) -> None:
         """Be at an earlier position again, with everything as it was there.
 
         The nodes from the nearest beginning that is known are executed once more, with the same inputs and edits.

@@ -17,9 +17,19 @@ from openinfer.synth.memory.state import StateLayout
 from openinfer.synth.memory.weights import WeightLayout
 from openinfer.synth.passes.fuse.ledger import InexactNode, LedgerEntry
 from openinfer.synth.program.ir import Value
+from openinfer.synth.report.arena_map import arena_svg
 from openinfer.synth.report.footprint import Footprint
+from openinfer.synth.report.html import plan_html
 from openinfer.synth.report.profile import Profile
-from openinfer.synth.report.report import arena_facts, inexact_facts, kernel_facts, ledger_facts, unmet_facts
+from openinfer.synth.report.report import (
+    arena_facts,
+    arena_positions,
+    arena_requests,
+    inexact_facts,
+    kernel_facts,
+    ledger_facts,
+    unmet_facts,
+)
 from openinfer.synth.run.emission import write_project
 from openinfer.synth.run.library import FLAGS
 from openinfer.synth.run.module import CompiledModule
@@ -47,6 +57,13 @@ class Plan:
 
     def __repr__(self) -> str:
         return f"<Plan {self.project.name!r} for {self.arch.title}: {interface(self.project.program.bound)}>"
+
+    def _repr_html_(self) -> str:
+        """What notebooks show."""
+        program = self.placed.program
+        title = f"Plan {self.project.name} for {self.arch.title}: {interface(self.project.program.bound)}"
+        picture = arena_svg(*arena_requests(program, self.memory), arena_positions(program))
+        return plan_html(title, _byte_facts(self.placed, self.project), kernel_facts(program, self.arch), picture)
 
     @property
     def placed(self) -> Placed:
