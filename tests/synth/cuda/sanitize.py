@@ -11,13 +11,18 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from bench.gpu.decode import NAME, TEXT, LlamaShape, build, saved, with_trials
-from tests.synth.cuda.suite import verdict_of
+from tests.synth.cuda.kernels import cases
+from tests.synth.cuda.suite import library, verdict_of
 
 from openinfer import Synthesizer, graph
+from openinfer.ops import OPS as RECORDS
 
 TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
 OPS = (
@@ -38,13 +43,23 @@ OPS = (
     *("topk", "transpose"),
 )
 SMALL = LlamaShape(layers=2, width=512, heads=8, groups=2, hidden=1024, classes=2048, tokens=48)
-TRIALS = ("early_launches", "late_guards", "restrict_weights")
+TRIALS = ("early_launches", "restrict_weights")
 _SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: .*")
+
+
+def kernels_of(folder: Path, name: str) -> Path:
+    """The kernels of an op, compiled in a folder."""
+    own = folder / name
+    own.mkdir()
+    return library(cases(RECORDS[name], 1), own)
 
 
 def programs(folder: Path) -> Mapping[str, Sequence[str]]:
     """The commands that are watched, by name; what they run is built in a folder."""
-    found: dict[str, Sequence[str]] = {"ops": (sys.executable, "-m", __spec__.name, "--here", *OPS)}
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+        libraries = [*pool.map(partial(kernels_of, folder), OPS)]
+    pairs = [f"{name}={made}" for name, made in zip(OPS, libraries, strict=True)]
+    found: dict[str, Sequence[str]] = {"ops": (sys.executable, "-m", __spec__.name, "--here", *pairs)}
     for name, trials in (("decoder", ()), ("decoder, launched early", TRIALS)):
         own = folder / name.replace(", ", "-").replace(" ", "-")
         own.mkdir()
@@ -67,23 +82,28 @@ def watched(command: Sequence[str], tool: str, seconds: float) -> dict[str, str 
     return {"silent": ended.returncode == 0, "said": " ".join(filter(None, (said[-1].strip(), more)))}
 
 
-def sanitized(seconds: float = 90, tools: Sequence[str] = TOOLS) -> dict[str, dict[str, dict[str, str | bool]]]:
+def sanitized(seconds: float = 150, tools: Sequence[str] = TOOLS) -> dict[str, dict[str, dict[str, str | bool]]]:
     """What the sanitizers say, by program and tool."""
-    with TemporaryDirectory() as folder:
-        return {
-            name: {tool: watched(command, tool, seconds) for tool in tools}
-            for name, command in programs(Path(folder)).items()
+    with TemporaryDirectory() as folder, ThreadPoolExecutor() as pool:
+        given = programs(Path(folder))
+        begun = {
+            name: {tool: pool.submit(watched, command, tool, seconds) for tool in tools}
+            for name, command in given.items()
         }
+        return {name: {tool: one.result() for tool, one in found.items()} for name, found in begun.items()}
 
 
 def main() -> int:
     """All of it, or some ops in this process."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--here", nargs="+", metavar="OP", help="only run these ops")
+    parser.add_argument(
+        "--here", nargs="+", metavar="OP=KERNELS", help="only run these ops, whose kernels are compiled"
+    )
     parser.add_argument("--tools", nargs="+", default=TOOLS)
     options = parser.parse_args()
     if options.here:
-        wrong = [failure for name in options.here for failure in verdict_of(name, 1).failures]
+        pairs = (one.split("=", 1) for one in options.here)
+        wrong = [failure for name, made in pairs for failure in verdict_of(name, 1, Path(made)).failures]
         print("\n".join(wrong))
         return bool(wrong)
     found = sanitized(tools=options.tools)

@@ -30,8 +30,8 @@ POISON = 0xCD
 """What memory holds before launches write it."""
 
 
-def library(found: Sequence[Prepared], folder: Path) -> ctypes.CDLL:
-    """The kernels of some cases, with what runs them."""
+def library(found: Sequence[Prepared], folder: Path) -> Path:
+    """The kernels of some cases, with what runs them, compiled."""
     names = ", ".join(f"(const void *){code.name}" for one in found for code in one.job.codes)
     table = f"static const void *const runner_kernels[] = {{ {names} }};\n"
     file, result = folder / "kernels.cu", folder / "kernels.so"
@@ -39,6 +39,11 @@ def library(found: Sequence[Prepared], folder: Path) -> ctypes.CDLL:
     command = [*NVCC, "-shared", "-Xcompiler", "-fPIC", "-o", str(result), str(file)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr[:3000]
+    return result
+
+
+def opened(result: Path) -> ctypes.CDLL:
+    """The same, to be called."""
     made = ctypes.CDLL(str(result))
     made.runner_new.restype = ctypes.c_uint64
     return made
@@ -99,13 +104,16 @@ def outcome_of(made: ctypes.CDLL, one: Job, first: int) -> Outcome:
     return Outcome(tuple(results), int(int(word.view(np.uint32)[0]) != GOOD), damage)
 
 
-def verdict_of(name: str, most: int | None) -> Verdict:
-    """The verdict on an op, on all its dtypes; whatever happens becomes a failure of it."""
+def verdict_of(name: str, most: int | None, known: Path | None = None) -> Verdict:
+    """The verdict on an op, on all its dtypes; whatever happens becomes a failure of it.
+
+    What was compiled before, for as many cases, need not be again.
+    """
     verdict = Verdict()
     try:
         found = cases(OPS[name], most)
         with TemporaryDirectory(prefix="cuda-") as folder:
-            made = library(found, Path(folder))
+            made = opened(known or library(found, Path(folder)))
         number = 0
         for one in found:
             _judged(one, made, number, verdict)

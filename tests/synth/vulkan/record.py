@@ -47,14 +47,12 @@ Facts = dict[str, Any]
 VARIANTS: Mapping[str, Sequence[str]] = {
     "usual": (),
     "restrict weights": ("restrict_weights",),
-    "late guards": ("late_guards",),
     "early launches": ("early_launches",),
     "early launches in a chain": ("early_launches_in_a_chain",),
     "early launches after one": ("early_launches_after_one",),
-    "early launches, late guards": ("early_launches", "late_guards"),
-    "everything": ("early_launches", "late_guards", "restrict_weights"),
-    "everything, in a chain": ("early_launches_in_a_chain", "late_guards", "restrict_weights"),
-    "everything, after one": ("early_launches_after_one", "late_guards", "restrict_weights"),
+    "everything": ("early_launches", "restrict_weights"),
+    "everything, in a chain": ("early_launches_in_a_chain", "restrict_weights"),
+    "everything, after one": ("early_launches_after_one", "restrict_weights"),
 }
 """Ways to write the kernels of a decoder, by what a device file asks for."""
 

@@ -164,9 +164,7 @@ class Memory(_Section):
     )
 
 
-KernelTrial = Literal[
-    "early_launches", "early_launches_after_one", "early_launches_in_a_chain", "late_guards", "restrict_weights"
-]
+KernelTrial = Literal["early_launches", "early_launches_after_one", "early_launches_in_a_chain", "restrict_weights"]
 
 
 class Preferences(_Section):

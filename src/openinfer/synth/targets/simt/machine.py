@@ -106,5 +106,5 @@ def simt_machine(arch: DeviceArch) -> SimtMachine:
         fuses=arch.numerics.fma == "exact",
         early=early,
         knows_weights="restrict_weights" in trials,
-        guards_late=arch.device.api == "vulkan" or "late_guards" in trials,
+        guards_late=arch.device.api in ("vulkan", "cuda"),
     )
