@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Tests start hundreds of interpreters; without compiled files each would read all of the sources again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo chat test lint format types tests examples tools fuzz fuzz-oinf fuzz-lang fuzz-onnx fuzz-gguf fuzz-synth planted golden golden-update test-devices test-c test-vulkan test-cuda test-h200 bundle test-aarch64 test-cortex-m test-onnx test-models test-serve test-studio studio bench bench-all bench-oinf bench-lang bench-sim bench-synth bench-import bench-quantized bench-chat bench-studio tune docs clean
+.PHONY: demo chat test lint format types tests examples tools fuzz fuzz-oinf fuzz-lang fuzz-onnx fuzz-gguf fuzz-synth planted golden golden-update test-devices test-c test-vulkan test-cuda test-h200 bundle test-aarch64 test-cortex-m test-onnx test-models test-serve test-studio studio bench bench-all bench-oinf bench-lang bench-sim bench-synth bench-import bench-quantized bench-chat bench-studio tune editor docs clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/python -m examples.demo
@@ -243,6 +243,13 @@ bench-synth: $(VENV)/.dev
 TUNE ?=
 tune: $(VENV)/.bench
 	$(BIN)/python -m bench.tune $(TUNE)
+
+# The extension for VS Code, its manifest validated and packaged by its own tool; needs Node.js.
+editor:
+	mkdir -p build
+	rm -rf build/vscode
+	cp -rL editors/vscode build/vscode
+	cd build/vscode && npm install --no-audit --no-fund && npm run package
 
 docs: $(VENV)/.docs
 	$(BIN)/python docs/build_pages.py
