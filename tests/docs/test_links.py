@@ -13,7 +13,11 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 def pages() -> list[str]:
     """All Markdown files, except those in folders that builds and tools make."""
     found = [path.relative_to(ROOT) for path in ROOT.rglob("*.md")]
-    kept = [path for path in found if not any(part.startswith(".") or part == "build" for part in path.parts)]
+    kept = [
+        path
+        for path in found
+        if not any(part.startswith(".") or part in ("build", "node_modules") for part in path.parts)
+    ]
     return sorted(path.as_posix() for path in kept)
 
 
