@@ -10,6 +10,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo chat test lint format types tests examples tools fuzz fuzz-oinf fuzz-lang fuzz-onnx fuzz-gguf fuzz-synth planted golden golden-update test-devices test-c test-vulkan test-cuda test-h200 bundle test-aarch64 test-cortex-m test-onnx test-models test-serve test-studio studio bench bench-all bench-oinf bench-lang bench-sim bench-synth bench-import bench-quantized bench-chat bench-studio tune editor docs clean
+.PHONY: demo chat test lint format types tests examples tools fuzz fuzz-oinf fuzz-lang fuzz-onnx fuzz-gguf fuzz-synth planted golden golden-update test-devices test-c test-vulkan test-vhdl test-cuda test-h200 bundle test-aarch64 test-cortex-m test-onnx test-models test-serve test-studio studio bench bench-all bench-oinf bench-lang bench-sim bench-synth bench-import bench-quantized bench-chat bench-studio tune docs clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/python -m examples.demo
@@ -45,6 +46,7 @@ tools:
 	@$(call installed,glslangValidator,glslang-tools)
 	@$(call installed,spirv-val,spirv-tools)
 	@$(call installed,vulkaninfo,vulkan-tools libvulkan-dev mesa-vulkan-drivers vulkan-validationlayers)
+	@$(call installed,ghdl,ghdl)
 
 # Three processes for two cores, since tests wait now and then: for interrupts, devices and terminals. Each has one thread:
 # threads of NumPy and PyTorch that wait would take a core from the others. Tests that run make are not part of this one.
@@ -87,6 +89,11 @@ test-c: $(VENV)/.dev tools
 # not optimize.
 GRAPHS ?= 2000
 ASSISTED := VK_LAYER_ENABLES=VK_VALIDATION_FEATURE_ENABLE_GPU_ASSISTED_EXT
+test-vhdl: $(VENV)/.dev tools
+	@$(call installed,yosys,yosys)
+	@$(call installed,nextpnr-ice40,nextpnr-ice40)
+	$(BIN)/python -m tests.synth.vhdl.suite --programs 200
+
 test-vulkan: export OMP_NUM_THREADS := 1
 test-vulkan: export OPENINFER_MANY_SHADERS := $(CURDIR)/build/many_shaders
 test-vulkan: $(VENV)/.dev $(VENV)/.examples tools build/many_shaders

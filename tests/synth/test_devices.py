@@ -123,7 +123,9 @@ def test_a_file_is_read_and_named_in_errors(tmp_path: Path) -> None:
     path.write_text('{"device": {"type": "tpu"}}')
     with pytest.raises(DeviceError) as caught:
         DeviceArch.load(path)
-    assert str(caught.value) == f"error[E802]: expected 'cpu' or 'gpu', found \"tpu\"\n  --> {path}: /device/type"
+    assert (
+        str(caught.value) == f"error[E802]: expected 'cpu', 'gpu' or 'fpga', found \"tpu\"\n  --> {path}: /device/type"
+    )
 
 
 def test_a_file_that_is_not_there_or_too_large_is_refused(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ _Count = Annotated[int, Field(ge=1, lt=1 << 31)]
 _Rate = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 _Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}$")]
 _Program = Annotated[str, Field(pattern=r"^[A-Za-z0-9_./+-]{1,200}$")]
+_CommandWord = Annotated[str, Field(pattern=r"^-{0,2}[A-Za-z0-9][A-Za-z0-9_=,.+/:-]{0,200}$")]
 _Flag = Annotated[str, Field(pattern=r"^-[A-Za-z0-9_=,.+/:-]{1,200}$")]
 _Text = Annotated[str, Field(max_length=2000)]
 
@@ -44,9 +45,10 @@ class _Section(BaseModel):
 class DeviceFacts(_Section):
     """What the device is."""
 
-    type: Literal["cpu", "gpu"] = Field(description="`cpu` or `gpu`.")
+    type: Literal["cpu", "gpu", "fpga"] = Field(description="`cpu`, `gpu` or `fpga`.")
     api: _Word | None = Field(
-        default=None, description="What the code is written for: `c`, `vulkan`, `cuda`. A CPU's is `c` unless given."
+        default=None,
+        description="What the code is written for: `c`, `vulkan`, `cuda`, `vhdl`. A CPU's is `c` unless given.",
     )
     vendor: _Text | None = Field(default=None, description="Who makes it.")
     name: _Text | None = Field(default=None, description="What people call it; it appears in the generated files.")
@@ -218,6 +220,34 @@ class Cpu(_Section):
     )
 
 
+class MemoryBlocks(_Section):
+    """Memories of one kind that an FPGA has on the chip."""
+
+    kind: _Word = Field(description="What its maker calls them: `ebr`, `spram`, ...")
+    count: _Count = Field(description="How many there are.")
+    bits: _Count = Field(description="What one of them holds.")
+    width: _Count = Field(description="The widest word of one of them, in bits.")
+    is_initialised: bool = Field(default=True, description="Whether the configuration says what it holds at first.")
+
+
+class Fpga(_Section):
+    """What circuits are made of, in devices of type `fpga`. What is left out is not looked at."""
+
+    logic_cells: _Count | None = Field(default=None, description="Look-up tables, each with a flip-flop.")
+    multipliers: _Count | None = Field(default=None, description="Multipliers in hardware.")
+    multiplier_bits: _Count | None = Field(default=None, description="The width of their operands.")
+    blocks: Annotated[tuple[MemoryBlocks, ...], Field(strict=False, max_length=100)] = Field(
+        default=(), description="Memories on the chip."
+    )
+    clock_hz: _Rate | None = Field(default=None, description="The clock that circuits are made for.")
+    synthesis: Annotated[tuple[_CommandWord, ...], Field(strict=False)] = Field(
+        default=(), description="The command of yosys that maps to it, and its options; `synth` if not given."
+    )
+    place: Annotated[tuple[_CommandWord, ...], Field(strict=False)] = Field(
+        default=(), description="The command that places and routes, and its options."
+    )
+
+
 class Toolchain(_Section):
     """How generated code is compiled. A device file is trusted like a Makefile: its compiler is run."""
 
@@ -257,6 +287,7 @@ class DeviceArch(_Section):
         default=Preferences(), description="Wishes for where the synthesizer has a choice."
     )
     cpu: Cpu = Field(default=Cpu(), description="The processor, of devices of type `cpu`.")
+    fpga: Fpga = Field(default=Fpga(), description="What circuits are made of, in devices of type `fpga`.")
     toolchain: Toolchain = Field(default=Toolchain(), description="How generated code is compiled.")
     _document: str = PrivateAttr("<device>")
 

@@ -23,7 +23,7 @@ from openinfer.errors import OinfError
 from openinfer.oinf.atomic import Sink, write_failed
 
 _STAGING = ".openinfer-new"
-_GATES = ("src/kernels.c", "src/device.c")
+_GATES = ("src/kernels.c", "src/device.c", "rtl/oi.vhd")
 """The files of which every build compiles one: with it the project becomes the new one."""
 _CLOSED = b'#error "this project was not written to its end: write it again, with openinfer synth or plan.emit"\n'
 _BANNER = b"Made by OpenInfer"
@@ -185,8 +185,9 @@ class _Staged:
     def swap(self) -> None:
         """Put the files in the places of the old ones."""
         gate = next(path for path in _GATES if path in self.paths)
+        folder = gate.rpartition("/")[0]
         self._move("", gate)
-        self._flush("src")
+        self._flush(folder)
         for path in self.stale:
             where, name = self.target.at(path)
             os.unlink(name, dir_fd=where)
@@ -196,7 +197,7 @@ class _Staged:
         self._flush(*self.target.folders)
         os.fsync(self.target.root)
         self._move(gate, gate)
-        self._flush("src")
+        self._flush(folder)
         for folder in {path.rpartition("/")[0] for path in self.stale}:
             with suppress(OSError):  # there are other files in it
                 os.rmdir(folder, dir_fd=self.target.root)

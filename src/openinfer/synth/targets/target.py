@@ -28,6 +28,7 @@ from openinfer.synth.targets.cstyle.dialect import Dialect
 from openinfer.synth.targets.facts import Feature, Numerics
 from openinfer.synth.targets.project import EmittedProject, ProjectOptions
 from openinfer.synth.targets.simt.machine import SimtMachine
+from openinfer.synth.targets.vhdl.machine import FpgaMachine
 from openinfer.synth.tuning.records import Tuned
 from openinfer.synth.tuning.tune import Tune
 
@@ -75,7 +76,7 @@ NODE_BY_NODE = Passes(Simplify(fold=False, share=False, drop=False, norms=False)
 
 # --- targets ----------------------------------------------------------------------------------------------------------
 
-Machine: TypeAlias = CpuMachine | SimtMachine
+Machine: TypeAlias = CpuMachine | SimtMachine | FpgaMachine
 """What devices have that code is written for; another kind of device is one more member of the union."""
 
 
@@ -96,7 +97,8 @@ class Target(Generic[P]):
     name: str
     machine: Machine
     """What the device has. Passes take it from their own target, which knows what kind it is."""
-    dialect: Dialect
+    dialect: Dialect | None
+    """How the language says kernels; None where it is not one of C's family."""
     supports: frozenset[Feature]
     numerics: Numerics
     alignment: int
@@ -163,7 +165,13 @@ def _cuda(arch: DeviceArch) -> Target[Any]:
     return cuda_target(arch)
 
 
-TARGETS: dict[str, Callable[[DeviceArch], Target[Any]]] = {"c": _c, "cuda": _cuda, "vulkan": _vulkan}
+def _vhdl(arch: DeviceArch) -> Target[Any]:
+    from openinfer.synth.targets.vhdl_target import vhdl_target
+
+    return vhdl_target(arch)
+
+
+TARGETS: dict[str, Callable[[DeviceArch], Target[Any]]] = {"c": _c, "cuda": _cuda, "vhdl": _vhdl, "vulkan": _vulkan}
 """Targets, by the ``api`` of the devices they are for. A target is imported when it is asked for."""
 
 

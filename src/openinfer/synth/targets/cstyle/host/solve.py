@@ -24,7 +24,7 @@ def solved(expr: Expr, size: str, extent: ExprText, bound: int) -> Solution | No
     >>> found.value, found.condition
     ('(n - 3) / 2', 'n <= 19 && n >= 3 && (n - 3) % 2 == 0')
     """
-    form = _linear(expr, size)
+    form = linear(expr, size)
     if form is None or form[0] == 0:
         return None
     slope, first = form
@@ -58,7 +58,7 @@ def replaced(expr: Expr, size: str, value: Expr) -> Expr:
             return expr
 
 
-def _linear(expr: Expr, size: str) -> tuple[Fraction, Fraction] | None:
+def linear(expr: Expr, size: str) -> tuple[Fraction, Fraction] | None:
     """The slope and the value at zero of an expression that is a line over the size."""
     match expr:
         case Num(value):
@@ -66,10 +66,10 @@ def _linear(expr: Expr, size: str) -> tuple[Fraction, Fraction] | None:
         case Ref(name):
             return (Fraction(1), Fraction(0)) if name == size else None
         case Neg(operand):
-            own = _linear(operand, size)
+            own = linear(operand, size)
             return None if own is None else (-own[0], -own[1])
         case BinaryExpr(op, left, right):
-            one, other = _linear(left, size), _linear(right, size)
+            one, other = linear(left, size), linear(right, size)
             return None if one is None or other is None else _combined(op, one, other)
 
 

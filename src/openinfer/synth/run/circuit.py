@@ -1,0 +1,162 @@
+"""Circuits at work: simulated by GHDL, behind the driver in C and the executor's verbs."""
+
+import ctypes
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from openinfer.errors import Code, Diagnostic, ExecutionError, MissingExtraError
+from openinfer.synth.run.build import run_program
+from openinfer.synth.run.library import compiled
+from openinfer.synth.run.module import CompiledModule
+from openinfer.synth.targets.project import RunnableProject
+
+
+class SimulatedProject(RunnableProject, Protocol):
+    """A project whose kernels are a circuit."""
+
+    @property
+    def rtl(self) -> Mapping[str, str]:
+        """The circuit, in the order in which files are analysed."""
+
+    @property
+    def bench(self) -> Mapping[str, str]:
+        """The test bench."""
+
+
+def built_circuit(project: SimulatedProject, cc: str, flags: Sequence[str]) -> "CircuitModule":
+    """A project as a module of this process, whose steps run in a simulation."""
+    return CircuitModule(project, compiled(project, cc, flags), GhdlSimulation(project))
+
+
+def ghdl() -> str:
+    """The absolute path of the simulator."""
+    path = shutil.which("ghdl")
+    if path is None:
+        message = "there is no 'ghdl', which simulates circuits"
+        raise MissingExtraError(Diagnostic(Code.MISSING_TOOL, message, None, "apt-get install ghdl"))
+    return os.path.abspath(path)
+
+
+class GhdlSimulation:
+    """A circuit in a simulator, whose register bus is reached by lines of text."""
+
+    def __init__(self, project: SimulatedProject) -> None:
+        self._folder = folder = Path(tempfile.mkdtemp(prefix="openinfer-"))
+        texts = {**project.rtl, **project.bench}
+        for path, text in texts.items():
+            target = folder / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text, encoding="ascii", newline="\n")
+        analysed = run_program([ghdl(), "-a", "--std=08", "-Werror", *texts], folder)
+        if analysed.status:
+            raise _broken(analysed.errors or analysed.output)
+        self._process = subprocess.Popen(  # noqa: S603  (the user's own simulator)
+            [ghdl(), "-r", "--std=08", f"{project.name}_tb", "--ieee-asserts=disable"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd=folder,
+        )
+
+    def close(self) -> None:
+        """The simulation ends."""
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+        self._process.kill()
+        self._process.wait()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def tell(self, line: str) -> None:
+        """Write a command, which is carried out in its turn."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{line}\n".encode("ascii"))
+
+    def ask(self, line: str) -> str:
+        """Write a command that is answered."""
+        self.tell(line)
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline()
+        if not answer:
+            raise _broken("the simulation has ended")
+        return answer.decode("ascii").strip()
+
+    def write(self, _user: Any, register: int, data: Any, count: int) -> None:
+        """The driver writes bytes to a register."""
+        self.tell(f"w {register:02x} {bytes(data[:count]).hex()}")
+
+    def read(self, _user: Any, register: int, data: Any, count: int) -> None:
+        """The driver reads bytes of a register."""
+        found = bytes.fromhex(self.ask(f"r {register:02x} {count}"))
+        ctypes.memmove(data, found, count)
+
+    def wait(self, _user: Any) -> None:
+        """The driver waits for the end of a step."""
+        self.tell("g")
+
+
+def _broken(said: str) -> ExecutionError:
+    return ExecutionError(Diagnostic(Code.NOT_SYNTHESIZED, f"the circuit cannot be simulated: {said[:2000]}"))
+
+
+_WRITE = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_void_p, ctypes.c_uint8, ctypes.POINTER(ctypes.c_uint8), ctypes.c_size_t
+)
+_WAIT = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+
+
+class _Bus(ctypes.Structure):
+    """The struct that the driver is attached to."""
+
+    _fields_ = (("write", _WRITE), ("read", _WRITE), ("wait", _WAIT), ("user", ctypes.c_void_p))
+
+
+class CircuitModule(CompiledModule):
+    """A circuit in a simulation, with the executor's verbs."""
+
+    def __init__(self, project: SimulatedProject, library: ctypes.CDLL, simulation: GhdlSimulation) -> None:
+        self._simulation = simulation
+        self._circuit = project
+        calls = (_WRITE(_caught(simulation.write)), _WRITE(_caught(simulation.read)), _WAIT(_caught(simulation.wait)))
+        self._bus = _Bus(*calls, None)
+        getattr(library, f"{project.name}_attach")(ctypes.byref(self._bus))
+        super().__init__(project, library)
+
+    def __del__(self) -> None:
+        super().__del__()
+        if getattr(self, "_simulation", None) is not None:
+            self._simulation.close()
+
+    def another(self, *, state_of: CompiledModule | None = None) -> "CircuitModule":
+        """A further module of the same circuit, in a simulation of its own; states are not shared between circuits."""
+        if state_of is not None:
+            message = "a circuit has its state inside: modules cannot share it"
+            raise ExecutionError(Diagnostic(Code.NOT_SYNTHESIZED, message, None, "save_state() and load_state(...)"))
+        return CircuitModule(self._circuit, self._library, GhdlSimulation(self._circuit))
+
+    @property
+    def cycles(self) -> int:
+        """The clocks that the last step has taken, by the circuit's own count."""
+        function = self._instance.function("cycles")
+        function.restype = ctypes.c_uint32
+        return int(function(ctypes.c_void_p(self._context.device)))
+
+
+def _caught(function: Callable[..., None]) -> Callable[..., int]:
+    """A callback that says whether it could not do what it should."""
+
+    def called(*args: Any) -> int:
+        try:
+            function(*args)
+        except (OSError, ValueError, ExecutionError):
+            return 1
+        return 0
+
+    return called

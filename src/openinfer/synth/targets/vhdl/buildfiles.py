@@ -1,0 +1,87 @@
+"""What builds a project for an FPGA: its Makefile, and its README."""
+
+from collections.abc import Sequence
+
+from openinfer.synth.devices.description import Fpga
+from openinfer.synth.targets.vhdl.map import CircuitMap
+from openinfer.synth.targets.vhdl.sequencer import Sequencer
+
+_GHDL = "--std=08 --workdir=build"
+
+
+def makefile(name: str, rtl: Sequence[str], fpga: Fpga) -> str:
+    """``make sim`` runs the test bench, ``make synth`` maps the circuit, ``make pnr`` places and routes it."""
+    command = " ".join(fpga.synthesis) or "synth"
+    place = " ".join(fpga.place)
+    pnr = (
+        f"""pnr: synth
+	{place} --json build/{name}.json --top {name} --asc build/{name}.asc --report build/{name}.report.json
+"""
+        if place
+        else """pnr: synth
+	@echo "the device file names no program that places and routes (fpga.place)" && false
+"""
+    )
+    return f"""# Made by OpenInfer: do not edit.
+RTL = {" ".join(rtl)}
+
+.PHONY: all sim synth pnr driver clean
+
+all: sim
+
+build/{name}.cf: $(RTL) tb/{name}_tb.vhd
+	mkdir -p build
+	ghdl -a {_GHDL} -Werror $(RTL) tb/{name}_tb.vhd
+	touch $@
+
+sim: build/{name}.cf
+	ghdl -r {_GHDL} {name}_tb -gscript=tb/script.txt
+
+build/{name}.v: build/{name}.cf
+	ghdl --synth {_GHDL} --out=verilog {name} | awk -f synth/complete.awk > $@
+
+synth: build/{name}.v
+	yosys -q -p "read_verilog build/{name}.v; hierarchy -top {name}; proc; check -assert; \\
+	select -assert-none t:\\$$dlatch; {command} -top {name}; write_json build/{name}.json; \\
+	tee -o build/{name}.stat stat"
+
+{pnr}
+driver: build/{name}.o
+build/{name}.o: driver/{name}.c
+	mkdir -p build
+	$(CC) -std=c11 -O2 -Wall -Wextra -Iinclude -c -o $@ $<
+
+clean:
+	rm -rf build
+"""
+
+
+def readme(name: str, device: str, places: CircuitMap, sequencer: Sequencer) -> str:
+    """What is here, and how it is used."""
+    kept = f", and as much again for a step that fails: {places.state_bytes} bytes" if places.keeps_state else ""
+    return f"""# {name}, as a circuit
+
+Made by OpenInfer for the device {device}. VHDL-2008 with `numeric_std` alone; the entity is `{name}`.
+
+| what | where |
+|---|---|
+| circuit | `rtl/`, in the order that the Makefile names them |
+| test bench | `tb/`: commands of `tb/script.txt`, or from the standard input |
+| driver in C | `include/{name}.h`, `include/{name}_bus.h`, `driver/{name}.c` |
+
+| command | what it does | needs |
+|---|---|---|
+| `make sim` | runs the steps of the script, and compares their results | ghdl |
+| `make synth` | maps the circuit; no latch and no warning of `check` | ghdl, yosys |
+| `make pnr` | places and routes it | what the device file names |
+| `make driver` | compiles the driver | a C compiler |
+
+**Memory.** {places.ram_bytes} bytes that change (the state{kept}; the arena {places.arena_bytes} bytes), in words of
+{places.shape.ram_bytes} bytes; {places.rom_bytes} bytes of weights, which the configuration holds.
+
+**Circuit.** A sequencer of {len(sequencer.code.machine.states)} states, and {len(sequencer.units)} kernels.
+
+**Bus.** Eight bits, valid and ready; `rtl/oi_bus.vhd` has the registers. The driver works with two functions of yours
+that write and read a register: give them to `{name}_attach`, then call `{name}_init` and `{name}_step` as on any
+device. Nothing is in the circuit's memory when it is switched on: `{name}_init` puts the initial state there.
+"""

@@ -1,0 +1,190 @@
+"""The sequencer's code: statements of the loop IR on integers of 64 bits, which become states at once."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from openinfer.dtypes import DTYPES, INDEX, DType
+from openinfer.loops.build import cast
+from openinfer.loops.intervals import Interval
+from openinfer.loops.ir import BOOL, Binary, Buffer, Const, For, Let, Load, Scalar, ScalarVar, Select, SetLocal, Store
+from openinfer.synth.targets.vhdl.expressions import Expressions, WireVariable
+from openinfer.synth.targets.vhdl.kernel import KernelCompiler, UnitOperand
+from openinfer.synth.targets.vhdl.ports import MemoryName, MemoryShape
+from openinfer.synth.targets.vhdl.ranges import BOOLEAN, of_dtype, wire
+from openinfer.synth.targets.vhdl.states import StateMachine
+
+I64 = DTYPES["i64"]
+U8 = DTYPES["u8"]
+TRUE = Const(1, BOOL)
+
+
+@dataclass(frozen=True)
+class MemoryPlace:
+    """Where something lies: which memory, and its address in VHDL."""
+
+    memory: MemoryName
+    base: str
+
+
+def integer(value: int) -> Const:
+    """A number of 64 bits."""
+    return Const(value, I64)
+
+
+def conjunction(parts: Sequence[Scalar]) -> Scalar:
+    """Whether all conditions hold."""
+    found: Scalar | None = None
+    for one in parts:
+        found = one if found is None else Binary("and", found, one)
+    return TRUE if found is None else found
+
+
+def disjunction(parts: Sequence[Scalar]) -> Scalar:
+    """Whether one condition holds."""
+    found: Scalar | None = None
+    for one in parts:
+        found = one if found is None else Binary("or", found, one)
+    return Const(0, BOOL) if found is None else found
+
+
+@dataclass
+class SequencerCode:
+    """What the sequencer does, so far."""
+
+    shape: MemoryShape
+    machine: StateMachine = field(default_factory=StateMachine)
+    _count: int = 0
+
+    def __post_init__(self) -> None:
+        self.expressions = Expressions()
+        self.compiler = KernelCompiler(self.machine, {}, self.shape, self.expressions)
+        self.failed = self.machine.fresh()
+        """Where a failure leads."""
+
+    def name(self, what: str) -> str:
+        """A name that nothing else has."""
+        self._count += 1
+        return f"{what}{self._count}"
+
+    # --- variables ------------------------------------------------------------------------------------------------
+
+    def let(self, value: Scalar, what: str = "n") -> Scalar:
+        """A value that is computed now; a constant and a name stay what they are."""
+        if isinstance(value, Const | ScalarVar):
+            return value
+        var = ScalarVar(self.name(what), value.dtype)
+        self.compiler.statement(Let(var, value))
+        return var
+
+    def local(self, value: Scalar, ends: Interval | None = None, what: str = "n") -> ScalarVar:
+        """A variable that changes, within an interval."""
+        var = ScalarVar(self.name(what), value.dtype)
+        within = of_dtype(value.dtype) if ends is None else ends
+        type_ = BOOLEAN if value.dtype is BOOL else wire(value.dtype, within)
+        made = WireVariable(self.machine.variable(what, type_), type_)
+        self.expressions.declare(var, made, within)
+        self.set(var, value)
+        return var
+
+    def set(self, var: ScalarVar, value: Scalar) -> None:
+        """A variable changes."""
+        self.compiler.statement(SetLocal(var, value))
+
+    def text(self, value: Scalar, bits: int) -> str:
+        """A value as an address or a port of so many bits, signless."""
+        (ready,) = self.compiler.ready([value])
+        return f"oi_u({self.expressions.value(ready).text}, {bits})"
+
+    def wired(self, value: Scalar, to: WireVariable) -> str:
+        """A value as a port's type has it."""
+        (ready,) = self.compiler.ready([value])
+        return self.expressions.text(ready, to.type)
+
+    # --- memory ---------------------------------------------------------------------------------------------------
+
+    def buffer(self, place: MemoryPlace, dtype: DType, count: int) -> Buffer:
+        """Memory as elements of a dtype."""
+        found = Buffer(self.name("m"), dtype, (max(count, 1),))
+        self.compiler.operands[found.name] = UnitOperand(place.memory, place.base)
+        return found
+
+    def load(self, buffer: Buffer, at: Scalar) -> Scalar:
+        """An element."""
+        return Load(buffer, (cast(at, INDEX),))
+
+    def store(self, buffer: Buffer, at: Scalar, value: Scalar) -> None:
+        """An element changes."""
+        self.compiler.statement(Store(buffer, (cast(at, INDEX),), value))
+
+    def scalar(self, place: MemoryPlace, dtype: DType) -> Scalar:
+        """The only element there."""
+        return self.let(self.load(self.buffer(place, dtype, 1), integer(0)))
+
+    def copy(self, source: MemoryPlace, target: MemoryPlace, nbytes: Scalar, most: int) -> None:
+        """Bytes become others; in words where all of them are known to be some."""
+        width = min(self.shape.ram_bytes, self.shape.rom_bytes if source.memory == "rom" else self.shape.ram_bytes)
+        if not isinstance(nbytes, Const) or int(nbytes.value) % width:
+            width = 1
+        dtype = DTYPES[f"u{8 * width}"]
+        one, other = (self.buffer(each, dtype, most) for each in (source, target))
+        index = ScalarVar(self.name("i"))
+        count = Const(int(nbytes.value) // width, INDEX) if isinstance(nbytes, Const) else cast(nbytes, INDEX)
+        self.compiler.statement(For(index, count, (Store(other, (index,), Load(one, (index,))),)))
+
+    def fill(self, target: MemoryPlace, dtype: DType, count: int, element: int) -> None:
+        """Elements get one value, given as the bits that are stored for it; those that share bytes fill them."""
+        bits = max(dtype.bits, 8)
+        if dtype.bits < 8:
+            count = -(-count * dtype.bits // 8)
+            element = sum(element << at for at in range(0, 8, dtype.bits))
+        own = DTYPES[f"u{bits}"]
+        buffer, index = self.buffer(target, own, count), ScalarVar(self.name("i"))
+        self.compiler.statement(For(index, Const(count, INDEX), (Store(buffer, (index,), Const(element, own)),)))
+
+    # --- control flow ---------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def when(self, condition: Scalar) -> Iterator[None]:
+        """What follows is done only if a condition holds."""
+        inside, after = self.machine.fresh(), self.machine.fresh()
+        (ready,) = self.compiler.ready([condition])
+        self.machine.branch(self.expressions.text(ready, BOOLEAN), inside, after)
+        self.machine.enter(inside)
+        yield
+        if self.machine.now is not None:
+            self.machine.goto(after)
+        self.machine.enter(after)
+
+    @contextmanager
+    def count(self, start: Scalar, end: Scalar, ends: Interval) -> Iterator[ScalarVar]:
+        """A variable counts from a start up to an end."""
+        index = self.local(start, (ends[0], ends[1] + 1), "i")
+        last = self.let(end)
+        self.machine.step()
+        again, inside, after = self.machine.label(), self.machine.fresh(), self.machine.fresh()
+        self.machine.branch(self.expressions.text(index < last, BOOLEAN), inside, after)
+        self.machine.enter(inside)
+        yield index
+        if self.machine.now is not None:
+            self.set(index, index + 1)
+            self.machine.goto(again)
+        self.machine.enter(after)
+
+    def fail(self, number: int) -> None:
+        """The step ends with a failure."""
+        self.machine.at_once(f"failure <= to_unsigned({number}, 16);")
+        self.machine.goto(self.failed)
+
+    def fail_if(self, condition: Scalar, number: int) -> None:
+        """The same, if a condition holds."""
+        with self.when(condition):
+            self.fail(number)
+
+
+def looked_up(numbers: Sequence[int], at: Scalar) -> Scalar:
+    """The number at a position of a list."""
+    found: Scalar = integer(numbers[-1])
+    for place, one in reversed([*enumerate(numbers[:-1])]):
+        found = Select(at.eq(place), integer(one), found)
+    return found

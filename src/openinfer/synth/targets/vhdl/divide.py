@@ -1,0 +1,48 @@
+"""Division of integers, a bit of the quotient in each clock. Quotients are truncated, as in C."""
+
+from openinfer.loops.ir import Binary
+from openinfer.synth.targets.vhdl.expressions import Expressions, Wire, WireVariable
+from openinfer.synth.targets.vhdl.ranges import WireType
+from openinfer.synth.targets.vhdl.states import StateMachine
+
+
+def divide(machine: StateMachine, expressions: Expressions, value: Binary, into: WireVariable) -> None:
+    """Divide, and keep the quotient or the remainder in a variable. What is divided by zero is of no meaning."""
+    left, right = expressions.value(value.left), expressions.value(value.right)
+    bits = max(left.type.bits, right.type.bits)
+    words = f"unsigned({bits - 1} downto 0)"
+    rest, by, over = (machine.variable(name, words) for name in ("rest", "by", "over"))
+    count = machine.variable("count", f"natural range 0 to {bits}")
+    is_negative = machine.variable("sign", "boolean")
+    machine.step()
+    machine.line(f"{rest} := {_magnitude(left, bits)};")
+    machine.line(f"{by} := {_magnitude(right, bits)};")
+    machine.line(f"{over} := (others => '0');", 0)
+    machine.line(f"{count} := {bits};", 0)
+    machine.line(f"{is_negative} := {_sign(value.op, left, right)};", 0)
+    machine.step()
+    loop = machine.label()
+    after = machine.fresh()
+    machine.at_once(f"if ({over} & {rest}({bits - 1})) >= ('0' & {by}) then")
+    machine.at_once(f"  {over} := oi_u(({over} & {rest}({bits - 1})) - ('0' & {by}), {bits});")
+    machine.at_once(f"  {rest} := shift_left({rest}, 1); {rest}(0) := '1';")
+    machine.at_once("else")
+    machine.at_once(f"  {over} := oi_u({over} & {rest}({bits - 1}), {bits});")
+    machine.at_once(f"  {rest} := shift_left({rest}, 1);")
+    machine.at_once("end if;")
+    machine.branch(f"{count} /= 1", loop, after, (f"{count} := {count} - 1;",))
+    machine.enter(after)
+    found = rest if value.op == "div" else over
+    signed = Wire(f"oi_with_sign({found}, {is_negative})", WireType("signed", bits + 1))
+    machine.line(f"{into.name} := {signed.to(into.type)};", 2)
+
+
+def _magnitude(one: Wire, bits: int) -> str:
+    return Wire(f"oi_abs({one.text})", WireType("unsigned", one.type.bits)).to(WireType("unsigned", bits))
+
+
+def _sign(op: str, left: Wire, right: Wire) -> str:
+    """Whether the result is negative: the quotient if signs differ, the remainder as the dividend is."""
+    if left.type.kind == "unsigned":
+        return "false"
+    return f"(({left.text} < 0) /= ({right.text} < 0))" if op == "div" else f"({left.text} < 0)"

@@ -1,0 +1,18 @@
+/* How the driver reaches the circuit: registers of eight bits on a bus, which the host program brings.
+ * Each function transfers a number of bytes to or from one register, and returns 0, or anything else if it could not.
+ * wait may be NULL; else it is called while a step runs, and may sleep until the circuit is not busy any more. */
+typedef struct {
+    int (*write)(void *user, uint8_t reg, const uint8_t *bytes, size_t count);
+    int (*read)(void *user, uint8_t reg, uint8_t *bytes, size_t count);
+    int (*wait)(void *user);
+    void *user;
+} oi_bus;
+
+enum {
+    OI_CONTROL = 0,
+    OI_ADDRESS = 1,
+    OI_DATA = 2,
+    OI_FAILURE = 3,
+    OI_CYCLES = 5,
+    OI_IDENTITY = 15,
+};

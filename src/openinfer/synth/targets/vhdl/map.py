@@ -1,0 +1,106 @@
+"""Where everything lies in the memories of a circuit.
+
+All that changes is in one memory: the state, a copy of it for a step that fails, the arena with the inputs, the values
+of dynamic sizes. Weights are in a memory of their own, which nothing writes.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from openinfer.dtypes import DType
+from openinfer.loops.ir import Space
+from openinfer.synth.memory.alignment import aligned
+from openinfer.synth.memory.placed import Placed
+from openinfer.synth.memory.weights import weights_in
+from openinfer.synth.program.ir import IntegerStep, KernelStep, Value
+from openinfer.synth.targets.vhdl.code import MemoryPlace
+from openinfer.synth.targets.vhdl.ports import MemoryShape
+
+_SIZE = 8
+"""The bytes of a dynamic size."""
+
+
+@dataclass(frozen=True)
+class CircuitMap:
+    """Addresses in bytes."""
+
+    shape: MemoryShape
+    state_bytes: int
+    keeps_state: bool
+    """Whether a step keeps a copy of the state, because it may fail after a change."""
+    arena_bytes: int
+    sizes: tuple[str, ...]
+    rom_bytes: int
+
+    @property
+    def kept_at(self) -> int:
+        """Where the copy of the state is."""
+        return self.state_bytes
+
+    @property
+    def arena_at(self) -> int:
+        """Where the arena begins."""
+        return self.state_bytes * (2 if self.keeps_state else 1)
+
+    @property
+    def sizes_at(self) -> int:
+        """Where the dynamic sizes are."""
+        return self.arena_at + self.arena_bytes
+
+    @property
+    def ram_bytes(self) -> int:
+        """All that changes."""
+        return max(self.sizes_at + _SIZE * len(self.sizes), 8)
+
+    def at(self, address: int) -> MemoryPlace:
+        """A place in what changes."""
+        return MemoryPlace("ram", f"to_unsigned({address}, {self.shape.ram_bits})")
+
+    def state(self, offset: int) -> MemoryPlace:
+        """A place in the state."""
+        return self.at(offset)
+
+    def arena(self, offset: int) -> MemoryPlace:
+        """A place in the arena."""
+        return self.at(self.arena_at + offset)
+
+    def size(self, name: str) -> MemoryPlace:
+        """The place of a dynamic size."""
+        return self.at(self.sizes_at + _SIZE * self.sizes.index(name))
+
+    def weights(self, offset: int) -> MemoryPlace:
+        """A place among the weights."""
+        return MemoryPlace("rom", f"to_unsigned({offset}, {self.shape.rom_bits})")
+
+
+def memory_map(placed: Placed) -> CircuitMap:
+    """The map of a program's memories."""
+    program = placed.program
+    alignment = placed.rules.alignment
+    state, arena = (aligned(one, alignment) for one in (placed.state_bytes, placed.arena_bytes))
+    sizes = tuple(program.sizes)
+    rom = max(placed.weights.size, 8)
+    widest = max((_bytes(one) for one in _stored(placed)), default=1)
+    has_integers = bool(sizes or program.tables) or any(isinstance(step, IntegerStep) for step in program.steps())
+    ram_bytes = 8 if has_integers else widest
+    rom_bytes = max((_bytes(piece.dtype) for piece in placed.weights.pieces.values()), default=1)
+    total = state * 2 + arena + _SIZE * len(sizes) + 8
+    shape = MemoryShape(max(total.bit_length(), 4), max(rom.bit_length(), 4), ram_bytes, rom_bytes)
+    return CircuitMap(shape, state, placed.can_tear, arena, sizes, rom)
+
+
+def _bytes(dtype: DType) -> int:
+    return max(dtype.bits, 8) // 8
+
+
+def _stored(placed: Placed) -> Iterator[DType]:
+    """The dtypes of all that changes."""
+    program = placed.program
+    values: list[Value] = [*program.inputs.values(), *program.outputs.values(), *program.homes.values()]
+    yield from (one.dtype for one in values)
+    for step in program.steps():
+        if isinstance(step, KernelStep):
+            buffers = (*step.kernel.inputs, *step.kernel.outputs, *step.kernel.scratch)
+            yield from (one.dtype for one in buffers if one.space is not Space.WEIGHTS)
+            yield from (one.dtype for one in (*step.outputs, *step.scratch))
+    yield from (one.dtype for one in weights_in(program))

@@ -1,0 +1,154 @@
+"""The memories of a circuit in VHDL: what changes, in lanes of a byte, and the weights. Both answer after a clock."""
+
+from openinfer.synth.targets.vhdl.unit import HEAD
+
+_ROW = 8
+
+
+def _log2(value: int) -> int:
+    return value.bit_length() - 1
+
+
+def ram_text(name: str, nbytes: int, bits: int, width: int) -> str:
+    """A memory of bytes in words of some width; a request is a read or a write of 1, 2, 4 or 8 bytes of one word.
+
+    What is read is in the lowest bits.
+    """
+    depth, low = -(-nbytes // width), _log2(width)
+    lane = f"unsigned(addr({low - 1} downto 0))" if low else '"0"'
+    kept = f"addr({low - 1} downto 0)" if low else '"0"'
+    return f"""-- All that changes: the state, the arena, the values of dynamic sizes. {nbytes} bytes in {width} lanes.
+{HEAD}
+entity {name}_ram is
+  port (
+    clk : in std_logic;
+    addr : in unsigned({bits - 1} downto 0);
+    write : in std_logic;
+    size : in std_logic_vector(1 downto 0);
+    wdata : in std_logic_vector({8 * width - 1} downto 0);
+    q : out std_logic_vector({8 * width - 1} downto 0)
+  );
+end entity;
+
+architecture rtl of {name}_ram is
+  type lane_t is array (0 to {depth - 1}) of std_logic_vector(7 downto 0);
+  type bytes_t is array (0 to {width - 1}) of std_logic_vector(7 downto 0);
+  signal word : natural range 0 to {depth - 1};
+  signal enable : std_logic_vector({width - 1} downto 0);
+  signal given, found : bytes_t;
+  signal place : unsigned({max(low, 1) - 1} downto 0) := (others => '0');
+begin
+  -- What is asked for in vain is answered with anything.
+  word <= to_integer(addr({bits - 1} downto {low})) when addr({bits - 1} downto {low}) < {depth} else 0;
+
+  process (addr, write, size, wdata)
+    variable first, last : natural range 0 to 15;
+  begin
+    first := to_integer({lane});
+    if size = "00" then
+      last := first + 1;
+    elsif size = "01" then
+      last := first + 2;
+    elsif size = "10" then
+      last := first + 4;
+    else
+      last := first + 8;
+    end if;
+    for l in 0 to {width - 1} loop
+      enable(l) <= oi_bit(write = '1' and l >= first and l < last);
+    end loop;
+    for l in 0 to {width - 1} loop
+      -- A lane is given the byte that belongs there, whatever is aligned so.
+      given(l) <= wdata(7 downto 0);
+      if {width} > 1 and size = "01" then
+        given(l) <= wdata(8 * (l mod {min(2, width)}) + 7 downto 8 * (l mod {min(2, width)}));
+      elsif {width} > 2 and size = "10" then
+        given(l) <= wdata(8 * (l mod {min(4, width)}) + 7 downto 8 * (l mod {min(4, width)}));
+      elsif {width} > 4 and size = "11" then
+        given(l) <= wdata(8 * l + 7 downto 8 * l);
+      end if;
+    end loop;
+  end process;
+
+  lanes : for l in 0 to {width - 1} generate
+    signal cells : lane_t;
+  begin
+    process (clk)
+    begin
+      if rising_edge(clk) then
+        if enable(l) = '1' then
+          cells(word) <= given(l);
+        else
+          found(l) <= cells(word);
+        end if;
+      end if;
+    end process;
+  end generate;
+
+  process (clk)
+  begin
+    if rising_edge(clk) then
+      place <= {kept};
+    end if;
+  end process;
+
+{_aligned("found", width)}
+end architecture;
+"""
+
+
+def _aligned(found: str, width: int) -> str:
+    """The answer from the byte on that was asked for."""
+    if width == 1:
+        return f"  q <= {found}(0);"
+    parts = [
+        f"  q({8 * at + 7} downto {8 * at}) <= {found}((to_integer(place) + {at}) mod {width});" for at in range(width)
+    ]
+    return "\n".join(parts)
+
+
+def rom_text(name: str, data: bytes, bits: int, width: int) -> str:
+    """The weights, as what a memory holds from the beginning."""
+    depth, low = max(-(-len(data) // width), 2), _log2(width)
+    filled = data.ljust(depth * width, b"\0")
+    words = [f'x"{filled[at : at + width][::-1].hex()}"' for at in range(0, len(filled), width)]
+    rows = ",\n    ".join(", ".join(words[at : at + _ROW]) for at in range(0, len(words), _ROW))
+    kept = f"addr({low - 1} downto 0)" if low else '"0"'
+    return f"""-- The weights: {len(data)} bytes.
+{HEAD}
+entity {name}_rom is
+  port (
+    clk : in std_logic;
+    addr : in unsigned({bits - 1} downto 0);
+    q : out std_logic_vector({8 * width - 1} downto 0)
+  );
+end entity;
+
+architecture rtl of {name}_rom is
+  type words_t is array (0 to {depth - 1}) of std_logic_vector({8 * width - 1} downto 0);
+  type bytes_t is array (0 to {width - 1}) of std_logic_vector(7 downto 0);
+  constant words : words_t := (
+    {rows}
+  );
+  signal word : natural range 0 to {depth - 1};
+  signal row : std_logic_vector({8 * width - 1} downto 0) := (others => '0');
+  signal found : bytes_t;
+  signal place : unsigned({max(low, 1) - 1} downto 0) := (others => '0');
+begin
+  word <= to_integer(addr({bits - 1} downto {low})) when addr({bits - 1} downto {low}) < {depth} else 0;
+
+  process (clk)
+  begin
+    if rising_edge(clk) then
+      row <= words(word);
+      place <= {kept};
+    end if;
+  end process;
+
+  lanes : for l in 0 to {width - 1} generate
+    found(l) <= row(8 * l + 7 downto 8 * l);
+  end generate;
+
+{_aligned("found", width)}
+end architecture;
+"""

@@ -1,0 +1,156 @@
+"""A project for an FPGA: VHDL, a test bench, a driver in C, and what builds them."""
+
+import zlib
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+from openinfer.errors import GraphError
+from openinfer.synth.memory.placed import Placed
+from openinfer.synth.memory.trace_points import Reported
+from openinfer.synth.program.ir import KernelStep
+from openinfer.synth.targets.c.buildfiles import weight_files
+from openinfer.synth.targets.c.code_files import CodeFiles
+from openinfer.synth.targets.c.host_source import HostSource
+from openinfer.synth.targets.c.hosted_project import HostedProject
+from openinfer.synth.targets.cstyle.fold import folded
+from openinfer.synth.targets.cstyle.host.file import HostFile
+from openinfer.synth.targets.cstyle.library import KernelLibrary, UsedKernel
+from openinfer.synth.targets.cstyle.names import project_name
+from openinfer.synth.targets.cstyle.statements import Printed
+from openinfer.synth.targets.project import Files, Golden, ProjectOptions
+from openinfer.synth.targets.vhdl.buildfiles import makefile, readme
+from openinfer.synth.targets.vhdl.host import DriverSource, bus_header, quiet, resource
+from openinfer.synth.targets.vhdl.machine import FpgaMachine
+from openinfer.synth.targets.vhdl.map import memory_map
+from openinfer.synth.targets.vhdl.memories import ram_text, rom_text
+from openinfer.synth.targets.vhdl.sequencer import Sequencer
+from openinfer.synth.targets.vhdl.top import sequencer_text, top_text
+from openinfer.synth.targets.vhdl.unit import KernelUnit
+from openinfer.synth.targets.vhdl.vectors import script
+
+_MADE = "-- Made by OpenInfer: do not edit.\n"
+_BANNER = "/* Made by OpenInfer. */\n"
+
+
+class VhdlProject(HostedProject):
+    """The files of a program, and the facts about them that others need."""
+
+    def __init__(self, placed: Placed, options: ProjectOptions, machine: FpgaMachine) -> None:
+        own = project_name(options.name)
+        super().__init__(HostSource(own if own not in _TAKEN else f"{own}_net", quiet(placed), options))
+        self.machine = machine
+        self.places = memory_map(placed)
+        self.sequencer = Sequencer(placed, self.places, self.name)
+        if self.sequencer.problems:
+            raise GraphError(*dict.fromkeys(self.sequencer.problems))
+        self._driver = DriverSource(self._host, self.places)
+        self._driver_text = self._driver.text()
+        self._words = HostFile(placed, self.name)
+        self.reported: tuple[Reported, ...] = ()
+        """Nothing is traced inside a circuit."""
+
+    @property
+    def build_options(self) -> ProjectOptions:
+        """The options, which say all that a compiler must be told."""
+        return self.options
+
+    @cached_property
+    def kernels(self) -> KernelLibrary:
+        """The kernels as entities."""
+        library = KernelLibrary(self.name, _unprinted)
+        for unit in self.sequencer.units.values():
+            code = Printed(
+                self._entities[unit.name], "", unit.kernel.doc, (), (), frozenset(), (), unit.kernel.can_fail
+            )
+            used = UsedKernel(unit.name, unit.kernel, 1, code, unit.steps)
+            library.used[(unit.name, 1, ())] = used
+            library.calls += [(used, step) for step in unit.steps]
+        return library
+
+    # --- files ----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _entities(self) -> dict[str, str]:
+        return {unit.name: unit.text(self._about(unit)) for unit in self.sequencer.units.values()}
+
+    def _about(self, unit: KernelUnit) -> list[str]:
+        """The nodes that a kernel computes, in words."""
+        nodes = sorted({node for step in unit.steps for node in _nodes(step)})
+        return [self._words.title(node) for node in nodes]
+
+    @cached_property
+    def rtl(self) -> dict[str, str]:
+        """The circuit, in the order in which files are analysed."""
+        name, places = self.name, self.places
+        shape = places.shape
+        texts = {
+            "rtl/oi.vhd": resource("rtl", "support.vhd"),
+            "rtl/oi_bus.vhd": resource("rtl", "bus.vhd"),
+            f"rtl/{name}_ram.vhd": ram_text(name, places.ram_bytes, shape.ram_bits, shape.ram_bytes),
+            f"rtl/{name}_rom.vhd": rom_text(name, self.blob, shape.rom_bits, shape.rom_bytes),
+            **{f"rtl/{own}.vhd": text for own, text in self._entities.items()},
+            f"rtl/{name}_sequencer.vhd": sequencer_text(self.sequencer),
+            f"rtl/{name}.vhd": top_text(self.sequencer),
+        }
+        return {path: f"{_MADE}{text}" for path, text in texts.items()}
+
+    @property
+    def bench(self) -> dict[str, str]:
+        """The test bench."""
+        return {f"tb/{self.name}_tb.vhd": resource("tb", "tb.vhd").replace("NAME", self.name)}
+
+    def code(self) -> dict[str, str]:
+        """The driver, as a compiler needs it."""
+        return self._code(_BANNER, 0)
+
+    def _code(self, banner: str, crc: int) -> dict[str, str]:
+        files = CodeFiles(self.name, self.placed, self.kernels, frozenset(self._driver.printers.file.needs), str)
+        return {
+            f"include/{self.name}.h": folded(self._host.header(banner, crc)),
+            f"include/{self.name}_bus.h": banner + bus_header(self.name),
+            f"driver/{self.name}.c": banner + folded(self._driver_text),
+            "include/runtime.h": banner + folded(files.runtime()),
+        }
+
+    def files(self, golden: Sequence[Golden] = ()) -> Files:
+        """All files but the plan, by their paths; golden values make the script of the test bench."""
+        banner = self._host.banner()
+        found: Files = {**self.rtl, **self.bench, **self._code(banner, zlib.crc32(self.blob))}
+        found |= weight_files(self.name, self.options.weights, self.blob, self.placed.rules.alignment, banner)
+        found["tb/script.txt"] = script(self, golden)
+        found["synth/complete.awk"] = resource("synth", "complete.awk")
+        found["Makefile"] = makefile(self.name, list(self.rtl), self.machine.fpga)
+        found["README.md"] = readme(self.name, self.options.device, self.places, self.sequencer)
+        return found
+
+    # --- what modules ask -----------------------------------------------------------------------------------------
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The files that are compiled for the host."""
+        return (f"driver/{self.name}.c",)
+
+    @property
+    def shaders(self) -> Mapping[str, str]:
+        """None."""
+        return {}
+
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        """None."""
+        return ()
+
+    def timed_code(self) -> tuple[dict[str, str], tuple[str, ...]]:
+        """The code itself: the circuit counts its clocks."""
+        return self.code(), self.sources
+
+
+_TAKEN = ("oi", "oi_bus", "runtime")
+
+
+def _nodes(step: KernelStep) -> tuple[int, ...]:
+    return step.nodes or (step.node,)
+
+
+def _unprinted(*_: object) -> Printed:
+    raise NotImplementedError

@@ -1,0 +1,120 @@
+-- The register bus: eight bits of data, valid and ready. The master holds its request until ready is 1 for one clock.
+--
+--   0  read: bit 0 a step is running, bit 1 the last one has failed; write 1: a step begins
+--   1  write: the address in memory, four bytes, the lowest first
+--   2  read, write: a byte of memory at the address, which then is the next one; not while a step is running
+--   3  read: the number of the failure, the low byte; 4: the high byte
+--   5  read: the clocks of the last step, the lowest byte; 6, 7, 8: the others
+--  15  read: 0x4F
+library ieee;
+use ieee.std_logic_1164.all;
+use ieee.numeric_std.all;
+use work.oi.all;
+
+entity oi_bus is
+  generic (address_bits, word_bits : positive);
+  port (
+    clk : in std_logic;
+    rst : in std_logic;
+    bus_valid : in std_logic;
+    bus_write : in std_logic;
+    bus_addr : in std_logic_vector(3 downto 0);
+    bus_wdata : in std_logic_vector(7 downto 0);
+    bus_rdata : out std_logic_vector(7 downto 0);
+    bus_ready : out std_logic;
+    start : out std_logic;
+    busy : in std_logic;
+    failed : in std_logic;
+    failure : in unsigned(15 downto 0);
+    ram_addr : out unsigned(address_bits - 1 downto 0);
+    ram_write : out std_logic;
+    ram_size : out std_logic_vector(1 downto 0);
+    ram_wdata : out std_logic_vector(word_bits - 1 downto 0);
+    ram_q : in std_logic_vector(word_bits - 1 downto 0)
+  );
+end entity;
+
+architecture rtl of oi_bus is
+  signal state : natural range 0 to 3 := 0;
+  signal ready : std_logic := '0';
+  signal address : unsigned(31 downto 0) := (others => '0');
+  signal cycles : unsigned(31 downto 0) := (others => '0');
+  signal starting : std_logic := '0';
+begin
+  bus_ready <= ready;
+  start <= starting;
+  ram_size <= "00";
+
+  process (clk)
+    variable register_number : natural range 0 to 15;
+    variable data : std_logic_vector(word_bits - 1 downto 0);
+  begin
+    if rising_edge(clk) then
+      ready <= '0';
+      starting <= '0';
+      ram_write <= '0';
+      ram_addr <= (others => '0');
+      ram_wdata <= (others => '0');
+      if starting = '1' then
+        cycles <= (others => '0');
+      elsif busy = '1' then
+        cycles <= cycles + 1;
+      end if;
+      case state is
+        when 0 =>
+          if bus_valid = '1' and ready = '0' then
+            ready <= '1';
+            bus_rdata <= (others => '0');
+            -- Every number is written out: some tools lose what stands under others.
+            register_number := to_integer(unsigned(bus_addr));
+            case register_number is
+              when 0 =>
+                if bus_write = '1' then
+                  starting <= bus_wdata(0) and not busy;
+                else
+                  bus_rdata <= "000000" & failed & (busy or starting);
+                end if;
+              when 1 =>
+                if bus_write = '1' then
+                  address <= unsigned(bus_wdata) & address(31 downto 8);
+                end if;
+              when 2 =>
+                data := (others => '0');
+                data(7 downto 0) := bus_wdata;
+                if busy = '0' then
+                  ram_addr <= oi_u(address, address_bits);
+                  address <= address + 1;
+                  if bus_write = '1' then
+                    ram_write <= '1';
+                    ram_wdata <= data;
+                  else
+                    ready <= '0';
+                    state <= 1;
+                  end if;
+                end if;
+              when 3 => bus_rdata <= std_logic_vector(failure(7 downto 0));
+              when 4 => bus_rdata <= std_logic_vector(failure(15 downto 8));
+              when 5 => bus_rdata <= std_logic_vector(cycles(7 downto 0));
+              when 6 => bus_rdata <= std_logic_vector(cycles(15 downto 8));
+              when 7 => bus_rdata <= std_logic_vector(cycles(23 downto 16));
+              when 8 => bus_rdata <= std_logic_vector(cycles(31 downto 24));
+              when 15 => bus_rdata <= x"4F";
+              when 9 | 10 | 11 | 12 | 13 | 14 => null;
+            end case;
+          end if;
+        when 1 => state <= 2;
+        when 2 =>
+          bus_rdata <= ram_q(7 downto 0);
+          ready <= '1';
+          state <= 0;
+        when 3 => state <= 0;
+      end case;
+      if rst = '1' then
+        state <= 0;
+        ready <= '0';
+        starting <= '0';
+        address <= (others => '0');
+      end if;
+    end if;
+  end process;
+end architecture;

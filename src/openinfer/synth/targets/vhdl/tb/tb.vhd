@@ -1,0 +1,130 @@
+-- Drives the register bus by commands, a line each, from a file or, without one, from the standard input:
+--   w RR HEX   writes bytes to a register        r RR N   reads so many bytes, and prints them
+--   g          waits for the end of a step       x RR HEX reads bytes, which must be these
+library ieee;
+use ieee.std_logic_1164.all;
+use ieee.numeric_std.all;
+use std.textio.all;
+
+entity NAME_tb is
+  generic (script : string := "");
+end entity;
+
+architecture sim of NAME_tb is
+  signal clk : std_logic := '0';
+  signal rst : std_logic := '1';
+  signal is_over : boolean := false;
+  signal bus_valid, bus_write : std_logic := '0';
+  signal bus_addr : std_logic_vector(3 downto 0) := "0000";
+  signal bus_wdata, bus_rdata : std_logic_vector(7 downto 0) := x"00";
+  signal bus_ready, busy : std_logic;
+begin
+  clk <= not clk after 5 ns when not is_over else '0';
+
+  circuit : entity work.NAME port map (
+    clk => clk, rst => rst, bus_valid => bus_valid, bus_write => bus_write, bus_addr => bus_addr,
+    bus_wdata => bus_wdata, bus_rdata => bus_rdata, bus_ready => bus_ready, busy => busy
+  );
+
+  process
+    file commands : text;
+    variable told, said : line;
+    variable word : character;
+    variable reg, byte : std_logic_vector(7 downto 0);
+    variable count : natural;
+    variable is_good : boolean;
+    variable steps, wrong : natural := 0;
+
+    procedure transfer(constant is_write : in std_logic) is
+    begin
+      bus_valid <= '1';
+      bus_write <= is_write;
+      bus_addr <= reg(3 downto 0);
+      bus_wdata <= byte;
+      loop
+        wait until rising_edge(clk);
+        exit when bus_ready = '1';
+      end loop;
+      bus_valid <= '0';
+      -- Bits that nothing has written are zeros here: those beside a packed element, above all.
+      for i in byte'range loop
+        byte(i) := '1' when bus_rdata(i) = '1' else '0';
+      end loop;
+    end procedure;
+
+    procedure next_line is
+    begin
+      if script'length > 0 then
+        readline(commands, told);
+      else
+        readline(input, told);
+      end if;
+    end procedure;
+
+    impure function has_ended return boolean is
+    begin
+      if script'length > 0 then
+        return endfile(commands);
+      end if;
+      return endfile(input);
+    end function;
+  begin
+    if script'length > 0 then
+      file_open(commands, script, read_mode);
+    end if;
+    for i in 0 to 3 loop
+      wait until rising_edge(clk);
+    end loop;
+    rst <= '0';
+    while not has_ended loop
+      next_line;
+      read(told, word, is_good);
+      next when not is_good;
+      case word is
+        when 'w' =>
+          hread(told, reg);
+          loop
+            hread(told, byte, is_good);
+            exit when not is_good;
+            transfer('1');
+          end loop;
+        when 'r' =>
+          hread(told, reg);
+          read(told, count);
+          for i in 1 to count loop
+            transfer('0');
+            hwrite(said, byte);
+          end loop;
+          writeline(output, said);
+          flush(output);
+        when 'x' =>
+          hread(told, reg);
+          loop
+            hread(told, byte, is_good);
+            exit when not is_good;
+            count := to_integer(unsigned(byte));
+            transfer('0');
+            if to_integer(unsigned(byte)) /= count then
+              wrong := wrong + 1;
+            end if;
+          end loop;
+        when 'g' =>
+          for i in 0 to 3 loop
+            wait until rising_edge(clk);
+          end loop;
+          while busy = '1' loop
+            wait until rising_edge(clk);
+          end loop;
+          steps := steps + 1;
+        when others => null;
+      end case;
+    end loop;
+    if script'length > 0 then
+      write(said, integer'image(steps) & " steps, " & integer'image(wrong) & " bytes wrong");
+      writeline(output, said);
+      assert wrong = 0 report "results differ" severity failure;
+    end if;
+    is_over <= true;
+    wait;
+  end process;
+end architecture;

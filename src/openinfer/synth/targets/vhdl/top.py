@@ -1,0 +1,123 @@
+"""The circuit of a program: bus, sequencer, kernels and memories, wired together."""
+
+from openinfer.synth.targets.vhdl.sequencer import Sequencer
+from openinfer.synth.targets.vhdl.unit import KernelUnit, entity, machine_text, memory_ports, request_defaults
+
+
+def sequencer_ports(sequencer: Sequencer) -> list[tuple[str, str, str]]:
+    """The ports of the sequencer: the bus, memories, then each kernel."""
+    found = [
+        ("start", "in", "std_logic"),
+        ("busy", "out", "std_logic"),
+        ("failed", "out", "std_logic"),
+        ("failure", "out", "unsigned(15 downto 0)"),
+        *memory_ports(sequencer.places.shape, has_rom=True),
+    ]
+    for unit in sequencer.units.values():
+        found += [
+            (f"{unit.name}_start", "out", "std_logic"),
+            (f"{unit.name}_done", "in", "std_logic"),
+            (f"{unit.name}_failed", "in", "std_logic"),
+        ]
+        found += [(f"{unit.name}_{port}", "out", type_) for port, type_ in _told(unit)]
+    return found
+
+
+def _told(unit: KernelUnit) -> list[tuple[str, str]]:
+    """What a kernel is told by the sequencer: addresses and extents."""
+    return [(port, type_) for port, mode, type_ in unit.ports()[3:] if mode == "in" and not port.endswith("_q")]
+
+
+def sequencer_text(sequencer: Sequencer) -> str:
+    """The sequencer as an entity."""
+    machine = sequencer.code.machine
+    for unit in sequencer.units.values():
+        for call in unit.calls:
+            lines = [f"{unit.name}_{unit.bases[at]} <= {call.bases[at]};" for at in unit.varying()]
+            machine.states[call.state][:0] = lines
+    name = f"{sequencer.name}_sequencer"
+    starts = [f"{unit.name}_start <= '0';" for unit in sequencer.units.values()]
+    defaults = [*starts, *request_defaults(has_rom=True)]
+    head = "-- Runs the steps of the program, one after the other.\n"
+    resets = ["busy <= '0';", "failed <= '0';", "failure <= (others => '0');"]
+    body = machine_text(name, [], machine, defaults, resets)
+    return head + entity(name, sequencer_ports(sequencer)) + "\n" + body
+
+
+def top_text(sequencer: Sequencer) -> str:
+    """The circuit: a clock, a reset, the register bus, and whether a step is running."""
+    name, shape, units = sequencer.name, sequencer.places.shape, [*sequencer.units.values()]
+    masters = ["host", "sequencer", *(unit.name for unit in units)]
+    readers = ["sequencer", *(unit.name for unit in units if unit.uses_rom)]
+    word, rom = f"std_logic_vector({8 * shape.ram_bytes - 1} downto 0)", f"unsigned({shape.rom_bits - 1} downto 0)"
+    address = f"unsigned({shape.ram_bits - 1} downto 0)"
+    signals = ["  signal start, busy_now, failed : std_logic;", "  signal failure : unsigned(15 downto 0);"]
+    signals += [f"  signal ram_q : {word};", f"  signal ram_addr : {address};", "  signal ram_write : std_logic;"]
+    signals += ["  signal ram_size : std_logic_vector(1 downto 0);", f"  signal ram_wdata : {word};"]
+    signals += [
+        f"  signal rom_addr : {rom};",
+        f"  signal rom_q : std_logic_vector({8 * shape.rom_bytes - 1} downto 0);",
+    ]
+    for one in masters:
+        signals += [f"  signal {one}_ram_addr : {address};", f"  signal {one}_ram_write : std_logic;"]
+        signals += [f"  signal {one}_ram_size : std_logic_vector(1 downto 0);", f"  signal {one}_ram_wdata : {word};"]
+    signals += [f"  signal {one}_rom_addr : {rom};" for one in readers]
+    for unit in units:
+        signals += [f"  signal {unit.name}_{port} : std_logic;" for port in ("start", "done", "failed")]
+        signals += [f"  signal {unit.name}_{port} : {type_};" for port, type_ in _told(unit)]
+    both = [
+        f"  {port} <= {' or '.join(f'{one}_{port}' for one in masters)};"
+        for port in ("ram_addr", "ram_write", "ram_size", "ram_wdata")
+    ]
+    both.append(f"  rom_addr <= {' or '.join(f'{one}_rom_addr' for one in readers)};")
+    ports = [
+        ("bus_valid", "in", "std_logic"),
+        ("bus_write", "in", "std_logic"),
+        ("bus_addr", "in", "std_logic_vector(3 downto 0)"),
+        ("bus_wdata", "in", "std_logic_vector(7 downto 0)"),
+        ("bus_rdata", "out", "std_logic_vector(7 downto 0)"),
+        ("bus_ready", "out", "std_logic"),
+        ("busy", "out", "std_logic"),
+    ]
+    parts = [
+        "-- The whole circuit. Whoever asks for memory says so; all others say nothing, which is zero.",
+        entity(name, ports),
+        f"architecture rtl of {name} is",
+        *signals,
+        "begin",
+        "  busy <= busy_now;",
+        *both,
+        *_instances(sequencer),
+        "end architecture;",
+        "",
+    ]
+    return "\n".join(parts)
+
+
+def _instances(sequencer: Sequencer) -> list[str]:
+    name, shape = sequencer.name, sequencer.places.shape
+    bus = ["bus_valid", "bus_write", "bus_addr", "bus_wdata", "bus_rdata", "bus_ready"]
+    ports = {one: one for one in (*bus, "start", "failed", "failure", "ram_q")}
+    ports |= {"busy": "busy_now"} | {one: f"host_{one}" for one in _REQUEST}
+    generics = f"generic map (address_bits => {shape.ram_bits}, word_bits => {8 * shape.ram_bytes}) "
+    found = [_instance("host_port", "oi_bus", ports, generics)]
+    ports = {one: one for one, _, _ in sequencer_ports(sequencer)} | {"busy": "busy_now"}
+    ports |= {one: f"sequencer_{one}" for one in (*_REQUEST, "rom_addr")}
+    found.append(_instance("sequencer", f"{name}_sequencer", ports))
+    for unit in sequencer.units.values():
+        ports = {one: f"{unit.name}_{one}" for one, _, _ in unit.ports()}
+        ports |= {one: one for one in ("ram_q", "rom_q") if one in ports}
+        found.append(_instance(f"{unit.name}_unit", unit.name, ports))
+    ram = {"addr": "ram_addr", "write": "ram_write", "size": "ram_size", "wdata": "ram_wdata", "q": "ram_q"}
+    found.append(_instance("ram", f"{name}_ram", ram, has_reset=False))
+    found.append(_instance("rom", f"{name}_rom", {"addr": "rom_addr", "q": "rom_q"}, has_reset=False))
+    return found
+
+
+_REQUEST = ("ram_addr", "ram_write", "ram_size", "ram_wdata")
+
+
+def _instance(label: str, of: str, ports: dict[str, str], generics: str = "", *, has_reset: bool = True) -> str:
+    wired = {"clk": "clk", **({"rst": "rst"} if has_reset else {}), **ports}
+    lines = ",\n    ".join(f"{port} => {signal}" for port, signal in wired.items())
+    return f"  {label} : entity work.{of} {generics}port map (\n    {lines}\n  );"

@@ -1,0 +1,161 @@
+"""A kernel as an entity: what it computes, its ports, its state machine."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from openinfer.loops.dim import Dim
+from openinfer.loops.ir import Const, Kernel
+from openinfer.synth.program.ir import KernelStep
+from openinfer.synth.targets.vhdl.expressions import Expressions, WireVariable
+from openinfer.synth.targets.vhdl.kernel import KernelCompiler, UnitOperand
+from openinfer.synth.targets.vhdl.names import plain, remark
+from openinfer.synth.targets.vhdl.ports import MemoryName, MemoryShape
+from openinfer.synth.targets.vhdl.states import StateMachine
+
+HEAD = """library ieee;
+use ieee.std_logic_1164.all;
+use ieee.numeric_std.all;
+use work.oi.all;
+"""
+
+
+@dataclass(frozen=True)
+class UnitCall:
+    """A call of a kernel: in which state of the sequencer, and where its operands lie."""
+
+    state: int
+    bases: tuple[str, ...]
+    """Addresses, in VHDL."""
+
+
+@dataclass
+class KernelUnit:
+    """A kernel as an entity, and the calls of it."""
+
+    name: str
+    kernel: Kernel
+    memories: tuple[MemoryName, ...]
+    """Where inputs, outputs and scratch memory lie."""
+    shape: MemoryShape
+    steps: list[KernelStep] = field(default_factory=list)
+    calls: list[UnitCall] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        buffers = (*self.kernel.inputs, *self.kernel.outputs, *self.kernel.scratch)
+        self.bases = tuple(f"base_{number}_{plain(one.name)}" for number, one in enumerate(buffers))
+        self.machine = StateMachine()
+        operands = {
+            one.name: UnitOperand(memory, base)
+            for one, memory, base in zip(buffers, self.memories, self.bases, strict=True)
+        }
+        expressions = Expressions()
+        end = self.machine.fresh()
+        KernelCompiler(self.machine, operands, self.shape, expressions, end).run(self.kernel)
+        if self.machine.now is not None:
+            self.machine.goto(end)
+        self.machine.enter(end)
+        self.machine.at_once("done <= '1';")
+        self.machine.goto(0)
+        self.machine.states[0].append("if start = '1' then failed <= '0'; state <= 1; end if;")
+        self.dims: dict[Const, WireVariable] = expressions.dims
+
+    @property
+    def uses_rom(self) -> bool:
+        """Whether it reads weights."""
+        return "rom" in self.memories
+
+    def varying(self) -> list[int]:
+        """The operands that lie elsewhere in different calls, or where only a run knows."""
+        places = list(zip(*(call.bases for call in self.calls), strict=True))
+        return [at for at, bases in enumerate(places) if len(set(bases)) > 1 or not bases[0].startswith("to_unsigned")]
+
+    def extents(self) -> list[tuple[Dim, WireVariable]]:
+        """The extents that it is told."""
+        return [(one.value, port) for one, port in self.dims.items() if isinstance(one.value, Dim)]
+
+    # --- text -----------------------------------------------------------------------------------------------------
+
+    def ports(self) -> list[tuple[str, str, str]]:
+        """ProgramNames, modes and types, but for the clock and the reset."""
+        shape = self.shape
+        found = [("start", "in", "std_logic"), ("done", "out", "std_logic"), ("failed", "out", "std_logic")]
+        found += memory_ports(shape, has_rom=self.uses_rom)
+        for at in self.varying():
+            bits = shape.address_bits(self.memories[at])
+            found.append((self.bases[at], "in", f"unsigned({bits - 1} downto 0)"))
+        return found + [(port.name, "in", str(port.type)) for _, port in self.extents()]
+
+    def text(self, about: Sequence[str]) -> str:
+        """The entity and its architecture."""
+        notes = [line for one in (*about, *self.kernel.doc) for line in remark(one)]
+        constants = [
+            f"constant {base} : unsigned({self.shape.address_bits(memory) - 1} downto 0) := {self.calls[0].bases[at]};"
+            for at, (base, memory) in enumerate(zip(self.bases, self.memories, strict=True))
+            if at not in self.varying()
+        ]
+        machine = machine_text(self.name, constants, self.machine, self._defaults(), ["failed <= '0';"])
+        return "\n".join([*notes, entity(self.name, self.ports()), machine])
+
+    def _defaults(self) -> list[str]:
+        return ["done <= '0';", *request_defaults(has_rom=self.uses_rom)]
+
+
+def memory_ports(shape: MemoryShape, *, has_rom: bool) -> list[tuple[str, str, str]]:
+    """The ports of whoever asks memory."""
+    found = [
+        ("ram_addr", "out", f"unsigned({shape.ram_bits - 1} downto 0)"),
+        ("ram_write", "out", "std_logic"),
+        ("ram_size", "out", "std_logic_vector(1 downto 0)"),
+        ("ram_wdata", "out", f"std_logic_vector({8 * shape.ram_bytes - 1} downto 0)"),
+        ("ram_q", "in", f"std_logic_vector({8 * shape.ram_bytes - 1} downto 0)"),
+    ]
+    if has_rom:
+        found += [
+            ("rom_addr", "out", f"unsigned({shape.rom_bits - 1} downto 0)"),
+            ("rom_q", "in", f"std_logic_vector({8 * shape.rom_bytes - 1} downto 0)"),
+        ]
+    return found
+
+
+def entity(name: str, ports: Sequence[tuple[str, str, str]]) -> str:
+    """An entity with a clock and a reset."""
+    lines = [f"    {port} : {mode} {type_}" for port, mode, type_ in (*_CLOCK, *ports)]
+    return f"{HEAD}\nentity {name} is\n  port (\n" + ";\n".join(lines) + "\n  );\nend entity;\n"
+
+
+_CLOCK = (("clk", "in", "std_logic"), ("rst", "in", "std_logic"))
+
+
+def machine_text(
+    name: str, declared: Sequence[str], machine: StateMachine, defaults: Sequence[str], resets: Sequence[str]
+) -> str:
+    """An architecture of one process: what ports say in most clocks, then the states."""
+    lines = [
+        f"architecture rtl of {name} is",
+        *(f"  {one}" for one in declared),
+        f"  signal state : natural range 0 to {len(machine.states) - 1} := 0;",
+        "begin",
+        "  process (clk)",
+        *(f"    variable {own} : {type_};" for own, type_ in machine.variables.items()),
+        "  begin",
+        "    if rising_edge(clk) then",
+        *(f"      {one}" for one in defaults),
+        "      case state is",
+        *(f"        {one}" for one in machine.cases()),
+        "      end case;",
+        "      if rst = '1' then",
+        "        state <= 0;",
+        *(f"        {one}" for one in resets),
+        "      end if;",
+        "    end if;",
+        "  end process;",
+        "end architecture;",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def request_defaults(*, has_rom: bool) -> list[str]:
+    """Nothing is asked of memory: all requests together are the one that is not zero."""
+    zeros = [f"{one} <= (others => '0');" for one in ("ram_addr", "ram_size", "ram_wdata")]
+    return [*zeros, "ram_write <= '0';", *["rom_addr <= (others => '0');"] * has_rom]

@@ -1,0 +1,84 @@
+"""VHDL for FPGAs, put together: files of ``targets.vhdl``, simulations of ``run``."""
+
+import sys
+from dataclasses import dataclass, replace
+from typing import Any
+
+from openinfer.check.events import TraceLevel
+from openinfer.errors import Code, Diagnostic, GraphError
+from openinfer.synth.devices.description import DeviceArch
+from openinfer.synth.memory.placed import MemoryRules, Placed
+from openinfer.synth.report.profile import Profile
+from openinfer.synth.run.circuit import CircuitModule, built_circuit
+from openinfer.synth.run.timed import TimedRun
+from openinfer.synth.targets.facts import Feature, Numerics
+from openinfer.synth.targets.project import ProjectOptions
+from openinfer.synth.targets.target import BuildOptions, Pass, Passes, Target
+from openinfer.synth.targets.vhdl.machine import FpgaMachine, fpga_machine
+from openinfer.synth.targets.vhdl.project import VhdlProject
+
+
+def vhdl_target(arch: DeviceArch) -> Target[VhdlProject]:
+    """The target of an FPGA; any other device is refused (E801)."""
+    own = _Fpga(arch, fpga_machine(arch))
+    return Target(
+        name="vhdl",
+        machine=own.machine,
+        dialect=None,
+        supports=frozenset({Feature.I64, Feature.STORE8, Feature.STORE16}),
+        numerics=Numerics(),
+        alignment=8,  # the widest element
+        index_bits=32,
+        max_argument_bytes=sys.maxsize,
+        max_buffer_bytes=sys.maxsize,
+        passes=_passes,
+        project=own.project,
+        build=_built,
+        profile=_profile,
+        on_device=True,
+        facts=_facts,
+    )
+
+
+@dataclass(frozen=True)
+class _Fpga:
+    """A device that circuits are made for."""
+
+    arch: DeviceArch
+    machine: FpgaMachine
+
+    def project(self, placed: Placed, options: ProjectOptions) -> VhdlProject:
+        return VhdlProject(placed, replace(options, device=self.arch.title, isa="vhdl"), self.machine)
+
+
+def _passes(_wanted: Passes, _rules: MemoryRules) -> tuple[Pass, ...]:
+    return ()
+
+
+def _built(project: VhdlProject, options: BuildOptions) -> CircuitModule:
+    if options.trace is not TraceLevel.OFF:
+        message = "a circuit does not say what its nodes do: there are no traces of it"
+        raise GraphError(Diagnostic(Code.NOT_SYNTHESIZED, message, None, "trace the simulator, or C"))
+    return built_circuit(project, options.cc, options.flags)
+
+
+def _profile(_project: VhdlProject, _cc: str, _trial: TimedRun) -> Profile:
+    message = "a circuit has no times on this machine; the module's 'cycles' are the clocks of its last step"
+    raise GraphError(Diagnostic(Code.NOT_SYNTHESIZED, message))
+
+
+def _facts(project: VhdlProject) -> dict[str, Any]:
+    """What the plan says beyond the facts of all targets."""
+    places = project.places
+    return {
+        "circuit": {
+            "ram_bytes": places.ram_bytes,
+            "ram_word_bytes": places.shape.ram_bytes,
+            "rom_bytes": places.rom_bytes,
+            "rom_word_bytes": places.shape.rom_bytes,
+            "sequencer_states": len(project.sequencer.code.machine.states),
+            "kernels": [
+                {"name": unit.name, "states": len(unit.machine.states)} for unit in project.sequencer.units.values()
+            ],
+        }
+    }

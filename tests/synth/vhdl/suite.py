@@ -1,0 +1,67 @@
+"""Ops and random programs as circuits in GHDL: ``python -m tests.synth.vhdl.suite --cases 1 --programs 100``."""
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tests.differential.programs.judging import Subject, judge, model_of, outcomes
+from tests.differential.programs.structures import program_of
+from tests.synth.vhdl.kernels import OPS, CircuitCase, cases_for, circuit_case, run_cases
+
+from openinfer import GraphError, Synthesizer, graph
+
+BATCH = 30
+
+
+def op_failures(names: list[str], most: int) -> Iterator[str]:
+    """What is wrong with integer cases of ops; cases that compute with floats are left out."""
+    waiting: list[CircuitCase] = []
+    for name in names:
+        for dtype in OPS[name].dtypes:
+            for case in cases_for(name, dtype, most) if dtype.kind != "float" else ():
+                made = circuit_case(OPS[name], case, len(waiting))
+                waiting += [] if made is None else [made]
+                if len(waiting) == BATCH:
+                    yield from _wrong(waiting)
+                    waiting = []
+    yield from _wrong(waiting)
+
+
+def _wrong(cases: list[CircuitCase]) -> Iterator[str]:
+    if cases:
+        with TemporaryDirectory() as folder:
+            found = list(run_cases(cases, Path(folder)))
+        yield from (f"{one.record.name}: {error}" for one, error in found if error is not None)
+
+
+def program_failure(seed: int) -> str | None:
+    """What is wrong with a random program as a circuit; nothing where it computes with floats."""
+    program = program_of(seed, has_heap=False)
+    with TemporaryDirectory() as folder:
+        model = model_of(program, Path(folder))
+        try:
+            plan = Synthesizer("generic-fpga", name=f"p{seed}").synthesize(model, graph(str(program)))
+        except GraphError as error:
+            return None if str(error.code) == "E805" else f"{seed}: {error}"
+        try:
+            judge(program, outcomes(program), Subject("VHDL", plan.build()))
+        except AssertionError as error:
+            return f"{seed}: {error}"
+    return None
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cases", type=int, default=1)
+    parser.add_argument("--programs", type=int, default=100)
+    options = parser.parse_args()
+    failures = list(op_failures(sorted(OPS), options.cases))
+    failures += filter(None, map(program_failure, range(options.programs)))
+    print("\n".join([*failures, f"{len(failures)} failures"]))
+    return min(len(failures), 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

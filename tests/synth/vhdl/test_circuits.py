@@ -1,0 +1,52 @@
+"""Circuits in GHDL: ops, programs and projects give what the simulator gives; what has floats is refused."""
+
+import numpy as np
+import pytest
+from tests.synth.vhdl.suite import op_failures, program_failure
+
+from openinfer import GraphError, Synthesizer, graph
+from openinfer.synth.run.circuit import CircuitModule
+
+SMALL = """
+dynamic { x: i32[4, 8]; w: i32[8, 3]; n: i4[4]; }
+volatile { y: i32[4, 3]; a: i4[4]; }
+persistent { k: i32[4] @init(3); }
+block entry { op matmul(x, w) >> y; op relu(y) >> y; op add(n, n) >> a; op add(k, 1) >> k; return y, a; }
+"""
+
+
+def test_ops_in_a_circuit_agree_with_the_simulator() -> None:
+    assert list(op_failures(["add", "cumsum", "mod"], 1)) == []
+
+
+@pytest.mark.parametrize("seed", [1, 28, 48])
+def test_a_random_program_agrees_in_a_circuit(seed: int) -> None:
+    """Packed elements with spare bits, a reset to tensors of the model, an output without a size."""
+    assert program_failure(seed) is None
+
+
+def test_a_circuit_keeps_its_state_over_steps_and_counts_clocks() -> None:
+    module = Synthesizer("generic-fpga").synthesize(None, graph(SMALL)).build()
+    x, w = np.arange(32, dtype=np.int32).reshape(4, 8) - 9, np.arange(24, dtype=np.int32).reshape(8, 3) - 5
+    for step in (1, 2):
+        y, a = module(x=x, w=w, n=np.array([1, -3, 7, 2], np.int8))
+        np.testing.assert_array_equal(y, np.maximum(x @ w, 0))
+        assert a.tolist() == [2, -6, -2, 4]
+        assert module.fetch("k").tolist() == [3 + step] * 4
+    assert isinstance(module, CircuitModule)
+    assert module.cycles > 0
+
+
+def test_the_same_graph_gives_the_same_files() -> None:
+    one, other = (Synthesizer("ice40-up5k").synthesize(None, graph(SMALL)).files() for _ in range(2))
+    assert one == other
+
+
+def test_floats_are_refused_at_their_node_and_can_be_moved() -> None:
+    text = "dynamic {{ x: f32[4]; }} volatile {{ y: f32[4]; }} block entry {{ op {}(x) >> y; return y; }}"
+    with pytest.raises(GraphError, match="E805") as refused:
+        Synthesizer("generic-fpga").synthesize(None, graph(text.format("exp")))
+    assert "quantize" in str(refused.value)
+    moved = graph(text.replace("op {}(x)", "transfer x").format())
+    module = Synthesizer("generic-fpga").synthesize(None, moved).build()
+    np.testing.assert_array_equal(module(x=np.array([1.5, -0.0, np.inf, 3], np.float32)), [1.5, -0.0, np.inf, 3])
