@@ -14,7 +14,7 @@ from openinfer.errors import OpenInferError
 from openinfer.sim.commands import RefusedError
 from openinfer.sim.stepper import Halt
 
-Launch = Callable[["LaunchRequest"], DebugSession]
+SessionMaker = Callable[["LaunchRequest"], DebugSession]
 """What makes a session of what a client asks for."""
 
 CAPABILITIES = {
@@ -50,7 +50,7 @@ class LaunchRequest:
 class Adapter:
     """Answers one client until it goes away."""
 
-    def __init__(self, channel: Channel, launch: Launch) -> None:
+    def __init__(self, channel: Channel, launch: SessionMaker) -> None:
         self._channel = channel
         self._launch = launch
         self._session: DebugSession | None = None
@@ -74,7 +74,7 @@ class Adapter:
             "setVariable": self._set_variable,
             "setExpression": self._set_expression,
             "evaluate": self._evaluate,
-            "source": lambda _: {"content": self._ready.source_text},
+            "source": lambda _: {"content": self._ready.listing.text},
             "next": lambda _: self._go(self._stopped.stepper.over, "step"),
             "stepIn": lambda _: self._go(self._stopped.stepper.into, "step"),
             "stepOut": lambda _: self._go(self._stopped.stepper.out, "step"),

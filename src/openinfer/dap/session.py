@@ -47,8 +47,8 @@ class DebugSession:
         self._bound = executor.bound
         self._path = path
         self.stepper = Stepper(executor, inputs, steps, state, keeps_starts=True)
-        self._listing = Listing(self._bound.source, self._bound.origins)
-        self._stops = Stops(self._bound, self._listing)
+        self.listing = Listing(self._bound.source, self._bound.origins)
+        self._stops = Stops(self._bound, self.listing)
         self._set: dict[str, dict[int, Stop]] = {}
         self._number = 0
         self.values = ValueTrees()
@@ -60,11 +60,6 @@ class DebugSession:
     def is_finished(self) -> bool:
         """Whether all steps are done."""
         return self.stepper.is_finished
-
-    @property
-    def source_text(self) -> str:
-        """The text that lines are counted in."""
-        return self._listing.text
 
     def source(self) -> dict[str, Any]:
         """The source of the graph: its file, or the canonical text of one that is no text."""
@@ -89,7 +84,7 @@ class DebugSession:
         return {
             "id": number,
             "name": printable(title),
-            "line": self._listing.line_of(node),
+            "line": self.listing.line_of(node),
             "column": 1,
             "source": self.source(),
         }
@@ -141,8 +136,8 @@ class DebugSession:
         if not least.isdigit():
             message = f"the number of times is {least!r:.40}, which is no number"
             raise RefusedError(message)
-        first = self._listing.first_from(line)
-        return _Hits(stop, int(least)).counted(), None if first is None else self._listing.line_of(first)
+        first = self.listing.first_from(line)
+        return _Hits(stop, int(least)).counted(), None if first is None else self.listing.line_of(first)
 
     def set_ops(self, asked: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Breakpoints on ops by their names."""
