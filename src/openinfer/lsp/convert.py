@@ -41,7 +41,7 @@ _OUTLINE = {
 }
 
 
-class Positions:
+class TextPositions:
     """Offsets of a text as lines and characters, in the units that a client counts; ``codec`` is pygls's."""
 
     def __init__(self, source: Source, codec: Any) -> None:
@@ -85,7 +85,7 @@ class Positions:
         return types.TextEdit(self.range(edit.range), edit.new_text)
 
 
-def diagnostic(analysis: TextAnalysis, positions: Positions, problem: Diagnostic) -> Any:
+def diagnostic(analysis: TextAnalysis, positions: TextPositions, problem: Diagnostic) -> Any:
     """A problem; its help and notes are behind its message."""
     lines = [problem.message]
     if problem.help:
@@ -112,7 +112,7 @@ def _visible(analysis: TextAnalysis, problem: Diagnostic) -> TextRange:
     return TextRange(max(0, place.start - 1), place.end) if place.start else TextRange(0, min(1, len(analysis.text)))
 
 
-def completion_item(positions: Positions, entry: CompletionEntry, *, snippets: bool) -> Any:
+def completion_item(positions: TextPositions, entry: CompletionEntry, *, snippets: bool) -> Any:
     """A completion, with places to fill in where the client knows them."""
     is_snippet = snippets and bool(entry.snippet)
     text = entry.snippet if is_snippet else entry.insert or entry.label
@@ -130,12 +130,12 @@ def _markdown(text: str) -> Any:
     return types.MarkupContent(types.MarkupKind.Markdown, text)
 
 
-def hover_answer(positions: Positions, markdown: str, place: TextRange) -> Any:
+def hover_answer(positions: TextPositions, markdown: str, place: TextRange) -> Any:
     """What is said about a place."""
     return types.Hover(_markdown(markdown), positions.range(place))
 
 
-def document_symbol(positions: Positions, entry: OutlineEntry) -> Any:
+def document_symbol(positions: TextPositions, entry: OutlineEntry) -> Any:
     """An entry of the outline, with its children."""
     return types.DocumentSymbol(
         name=entry.name or "(no name)",
@@ -147,7 +147,7 @@ def document_symbol(positions: Positions, entry: OutlineEntry) -> Any:
     )
 
 
-def folding_range(positions: Positions, area: FoldingArea) -> Any:
+def folding_range(positions: TextPositions, area: FoldingArea) -> Any:
     """A range that can be folded; the line with its closing brace stays."""
     start, end = positions.position(area.range.start).line, positions.position(area.range.end).line
     kind = types.FoldingRangeKind.Comment if area.is_comment else types.FoldingRangeKind.Region
@@ -157,7 +157,7 @@ def folding_range(positions: Positions, area: FoldingArea) -> Any:
 LEGEND = types.SemanticTokensLegend(token_types=list(TOKEN_TYPES), token_modifiers=list(TOKEN_MODIFIERS))
 
 
-def token_data(positions: Positions, tokens: Iterable[MeaningToken]) -> list[int]:
+def token_data(positions: TextPositions, tokens: Iterable[MeaningToken]) -> list[int]:
     """Tokens as the protocol wants them: each by its distance from the one before."""
     found: list[int] = []
     line, character = 0, 0

@@ -30,7 +30,7 @@ from openinfer.language_service import (
     renamed_at,
 )
 from openinfer.lsp import convert
-from openinfer.lsp.convert import Positions
+from openinfer.lsp.convert import TextPositions
 
 PAUSE_SECONDS = 0.15
 """How long a text must stay as it is before it is checked by itself."""
@@ -62,14 +62,14 @@ class OpenTexts:
             known = self._service.update(path, self._server.workspace.get_text_document(uri).source)
         return known
 
-    def at(self, params: Any) -> tuple[TextAnalysis, Positions]:
+    def at(self, params: Any) -> tuple[TextAnalysis, TextPositions]:
         """The text that a request is about, and its positions."""
         analysis = self.analysis(params.text_document.uri)
         return analysis, self.positions(analysis)
 
-    def positions(self, analysis: TextAnalysis) -> Positions:
+    def positions(self, analysis: TextAnalysis) -> TextPositions:
         """Offsets of a text as the client counts them."""
-        return Positions(analysis.source, self._server.workspace.position_codec)
+        return TextPositions(analysis.source, self._server.workspace.position_codec)
 
     def publish(self, uri: str) -> None:
         """Tell the client the problems of a text."""
