@@ -5,6 +5,7 @@ from tests.planted_bugs.bug import Bug
 WITNESSES = "tests/differential/test_witnesses.py"
 FOUND = "tests/differential/test_found.py"
 BYTES = "tests/synth/test_byte_contraction.py"
+BYTE_TAPS = "tests/synth/test_byte_taps.py"
 WINDOWS = "tests/synth/test_windows.py"
 WORDS = "tests/synth/test_words.py"
 
@@ -360,6 +361,22 @@ SYNTHESIZER_BUGS = (
         "var if",
         WINDOWS,
         "means_the_same",
+    ),
+    Bug(
+        "the border of flipped bytes is not flipped",
+        "synth/targets/cpu/emit/byte_tap_tiles.py",
+        "value ^= FLIP",
+        "value = int(value)",
+        BYTE_TAPS,
+        "exact and flipped",
+    ),
+    Bug(
+        "windows see the neighbouring row where the border is",
+        "synth/targets/cpu/emit/byte_tap_tiles.py",
+        "if tap < own.taps and not 0 <= place < own.extent:",
+        "if tap < own.taps and not 0 <= place <= own.extent:",
+        BYTE_TAPS,
+        "exact and generic",
     ),
     Bug(
         "the places of a window column by column",

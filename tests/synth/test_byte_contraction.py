@@ -108,7 +108,7 @@ def result_of(task: Task, function: Any, *sizes: int) -> Any:
     assert verify(kernel) == []
     count = int(np.prod(shape))
     result = np.full(count + GUARD, 77, np.int32)
-    scratch = [np.full(int(np.prod(buffer.shape)) + GUARD, 0x5A, np.uint8) for buffer in kernel.scratch]
+    scratch = [np.full(one.dtype.nbytes(int(np.prod(one.shape))) + GUARD, 0x5A, np.uint8) for one in kernel.scratch]
     memory = [*(np.array(array, order="C") for array in arrays), result, *scratch]
     function(*(ctypes.c_void_p(one.ctypes.data) for one in memory), *(ctypes.c_int64(size) for size in sizes))
     assert (result[count:] == 77).all()

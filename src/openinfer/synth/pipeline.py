@@ -130,7 +130,7 @@ class Synthesizer:
         if passes.schedule and self._target.rewritten is not None:
             program, inexact = self._target.rewritten(program, passes)
         if fuse is not None and passes.schedule:
-            fuse = replace(fuse, is_launch=self._target.is_launch)
+            fuse = replace(fuse, is_launch=self._target.is_launch, rules=self._target.fusion_rules)
             program = program if self._target.prepared is None else self._target.prepared(program)
         program, ledger = fuse.run(program) if fuse is not None else (program, ())
         verified(program, Stage.FUSE)

@@ -19,7 +19,9 @@ from openinfer.synth.targets.c.bare_metal import is_bare
 from openinfer.synth.targets.c.dialect import C
 from openinfer.synth.targets.c.project import Project
 from openinfer.synth.targets.c_footprint import footprint
+from openinfer.synth.targets.cpu.border import border_rule
 from openinfer.synth.targets.cpu.divide import Divide
+from openinfer.synth.targets.cpu.find_byte_taps import is_byte_windows
 from openinfer.synth.targets.cpu.machine import CpuMachine, cpu_machine
 from openinfer.synth.targets.cpu.reshapes import FreeReshapes
 from openinfer.synth.targets.cpu.schedule import Schedule
@@ -49,6 +51,7 @@ def c_target(arch: DeviceArch) -> Target[Project]:
         max_buffer_bytes=sys.maxsize,
         passes=own.passes,
         rewritten=own.rewritten,
+        fusion_rules=(border_rule(partial(is_byte_windows, target=own.machine)),) if own.machine.vector_bits else (),
         project=own.project,
         build=_built,
         profile=own.profile,

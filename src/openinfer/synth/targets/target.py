@@ -15,6 +15,7 @@ from openinfer.synth.devices.description import DeviceArch
 from openinfer.synth.memory.placed import MemoryRules, Placed
 from openinfer.synth.passes.fuse.fuse import Fuse
 from openinfer.synth.passes.fuse.ledger import InexactNode
+from openinfer.synth.passes.fuse.pair import FusionRule
 from openinfer.synth.passes.simplify import Simplify
 from openinfer.synth.program.ir import Program
 from openinfer.synth.report.footprint import Footprint
@@ -131,6 +132,8 @@ class Target(Generic[P]):
     """What is done to a program before kernels are joined in launches."""
     is_launch: Callable[[Kernel], bool] | None = None
     """Which kernels run in one launch; None where kernels are functions that are called."""
+    fusion_rules: tuple[FusionRule, ...] = ()
+    """Rules of its own by which kernels become one."""
     on_device: bool = False
     """Whether steps run in memory of a device."""
 

@@ -47,6 +47,8 @@ class Fuse:
     """The most operations of an element that is recomputed at each of several reads."""
     is_launch: IsLaunch | None = None
     """Set by targets that run kernels in launches: which kernels are one."""
+    rules: tuple[FusionRule, ...] = ()
+    """Rules of the target, which are tried after those of all targets; the ledger gives the reasons of the latter."""
 
     def run(self, program: Program) -> tuple[Program, tuple[LedgerEntry, ...]]:
         """The program with fused kernels, and the ledger."""
@@ -227,9 +229,13 @@ class _Fusion:
         )
         is_slice = bool(producer.inputs) and producer.inputs[0] in self.slices
         is_weight = reads_weight(producer)
-        made = joined(Pair(one, other, target, is_slice, is_weight, self.options.max_recomputed), rules)
+        pair = Pair(one, other, target, is_slice, is_weight, self.options.max_recomputed)
+        made = joined(pair, rules)
         if not isinstance(made, Kernel):
-            return made
+            own = joined(pair, self.options.rules)
+            if not isinstance(own, Kernel):
+                return made
+            made = own
         others = [operand for operand in consumer.inputs if operand is not value]
         merged = replace(made, inputs=(*one.inputs, *kept), outputs=other.outputs)
         nodes = (*(producer.nodes or (producer.node,)), *(consumer.nodes or (consumer.node,)))

@@ -173,6 +173,26 @@ SSE = _X86(
     has_dot="defined(__AVX512VNNI__) && defined(__AVX512VL__)",
     quarter=None,
 ).record()
+
+
+def _neon_dots(dtype: str) -> tuple[Intrinsic, ...]:
+    """Four products in one instruction, or products of 16 bits that are added in pairs, twice."""
+    kind, own = ("int", "s") if dtype == "i8" else ("uint", "u")
+    a, b = (f"({kind}8x16_t)({name})" for name in ("a", "b"))
+    low = f"vpaddlq_{own}16(vmull_{own}8(vget_low_{own}8({a}), vget_low_{own}8({b})))"
+    high = f"vpaddlq_{own}16(vmull_high_{own}8({a}, {b}))"
+    return (
+        Intrinsic(
+            "defined(__ARM_NEON) && defined(__ARM_FEATURE_DOTPROD)",
+            (f"(({{vector}})vdotq_{own}32(({kind}32x4_t)(s), {a}, {b}))",),
+        ),
+        Intrinsic(
+            "defined(__ARM_NEON) && defined(__aarch64__)",
+            (f"((s) + ({{vector}})vpaddq_{own}32( \\\n    {low}, \\\n    {high}))",),
+        ),
+    )
+
+
 _HAS_NEON_FMA = "defined(__ARM_NEON) && defined(__ARM_FEATURE_FMA)"
 NEON = VectorSet(
     16,
@@ -185,6 +205,7 @@ NEON = VectorSet(
         ),
         "bf16": Intrinsic(_HAS_NEON_FMA, ("(({vector})vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16)))",)),
     },
+    dots={(dtype, dtype): _neon_dots(dtype) for dtype in _BYTES},
 )
 VECTOR_SETS = (AVX512, AVX2, SSE, NEON)
 """All sets; of those of one width, the preprocessor takes the first that the compiler has."""

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
+from openinfer.dtypes import DType
 from openinfer.loops.affine import position
 from openinfer.loops.build import flat
 from openinfer.loops.dim import Dim, is_same, is_symbolic
@@ -35,6 +36,7 @@ from openinfer.synth.program.packing import Packing
 from openinfer.synth.targets.cpu.byte_products import are_bytes
 from openinfer.synth.targets.cpu.bytes import grouped
 from openinfer.synth.targets.cpu.choices import ChooseTile, by_rule, shape_of
+from openinfer.synth.targets.cpu.find_byte_taps import byte_windows_of
 from openinfer.synth.targets.cpu.find_taps import FindTaps, few_channels_of, taps_of
 from openinfer.synth.targets.cpu.machine import CpuMachine
 from openinfer.synth.targets.cpu.packing import in_panels
@@ -140,7 +142,8 @@ class _Planner:
             return self.statements(expanded(statement))
         if isinstance(statement, Contraction):
             return (
-                self._by_taps(statement, taps_of)
+                self._by_byte_taps(statement)
+                or self._by_taps(statement, taps_of)
                 or self._in_bands(statement)
                 or self._by_taps(statement, few_channels_of)
                 or self._with_memory(self._tiled(statement))
@@ -182,6 +185,20 @@ class _Planner:
             return None
         plane, sums = (self._buffer(one, shape) for shape in found.shapes)
         return found.around(*self._with_memory(*found.over(plane, sums)))
+
+    def _by_byte_taps(self, statement: Contraction) -> tuple[Statement, ...] | None:
+        """The same for bytes, with windows as lists of groups of four."""
+        one = without_single(statement)
+        found = byte_windows_of(one, self._target) if self._has_tiles(one) and self._packable(one)(one.b) else None
+        if found is None or prod(one.extents) * prod(one.reduced) < _LEAST:
+            return None
+        packing = found.packing()
+        panels = Buffer(one.b.name, one.b.dtype, packing.shape, one.b.space)
+        self.packings[panels.name], self.panels[panels.name] = packing, panels
+        quads = self._buffer(one, found.quads_shape, found.quads_dtype)
+        sums = self._buffer(one, found.sums_shape)
+        made = None if found.made_shape is None else self._buffer(one, found.made_shape, one.out.dtype)
+        return found.around(*self._with_memory(*found.over(panels, quads, sums, made)))
 
     def _has_tiles(self, one: Contraction) -> bool:
         """Whether a contraction is of the kind that can be computed in tiles."""
@@ -276,8 +293,8 @@ class _Planner:
     def _packable(self, one: Contraction) -> "_Packable":
         return _Packable(one, self._weights, tuple(self._uses))
 
-    def _buffer(self, one: Contraction, shape: tuple[int, ...]) -> Buffer:
-        made = Buffer(f"pack{self._allocated}", one.accumulator, shape, Space.SCRATCH)
+    def _buffer(self, one: Contraction, shape: tuple[int, ...], dtype: DType | None = None) -> Buffer:
+        made = Buffer(f"pack{self._allocated}", dtype or one.accumulator, shape, Space.SCRATCH)
         self._allocated += 1
         self._needed.append(made)
         return made

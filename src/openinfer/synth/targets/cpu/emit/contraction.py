@@ -22,6 +22,7 @@ from openinfer.loops.ir import (
     Scalar,
     ScalarVar,
     Select,
+    Space,
     visit,
 )
 from openinfer.loops.rewrite import replaced
@@ -45,6 +46,8 @@ from openinfer.synth.targets.cpu.product import as_one
 from openinfer.synth.targets.cpu.tile import CpuTile
 from openinfer.synth.targets.cpu.tile_shapes import row_sizes
 from openinfer.synth.targets.cstyle.scalars import ScalarPrinter
+
+_BYTE = 8
 
 
 class Factors(Protocol):
@@ -273,6 +276,10 @@ class _TileLoops:
             self._tiling.say(f"const {self._tiling.index} {row_var.name} = {self._tiling.scalars.text(row)};")
         if self._tiling.tile.widened:
             epilogue = self._with_loads_of_row(epilogue)
+        if self._is_made_whole(epilogue):
+            self._make_row(epilogue, index)
+            self._tiling.close(self._tiling.depth - before)
+            return
         if not self._tiling.tile.is_transposed:
             self._open_columns(epilogue)
         place = self._factors.total("column" if self._is_row else f"row * {self._tiling.tile.columns} + column")
@@ -322,6 +329,43 @@ class _TileLoops:
             tiling.say(tiling.scalars.constant(let))
         tiling.say(f"{place} = {tiling.scalars.text(value)};")
         tiling.close(tiling.depth - before)
+
+    def _is_made_whole(self, epilogue: Scalar) -> bool:
+        """Whether a row of bytes is made as wide as a tile and then copied, though some panel has fewer columns.
+
+        Compilers make vectors of all of it then, and nothing is left. It must read nothing that depends on the column.
+        """
+        one, tiling = self._tiling.one, self._tiling
+        gone = variables(tiling.panel + COLUMN)
+        reads = [part for part in visit(epilogue) if isinstance(part, Load) and variables(part) & gone]
+        is_narrower = one.out.dtype.bits == _BYTE and one.accumulator.bits > _BYTE and tiling.tile.lanes > 1
+        is_ragged = tiling.width != str(tiling.tile.columns)
+        return is_narrower and is_ragged and not tiling.tile.is_transposed and not tiling.tile.widened and not reads
+
+    def _make_row(self, epilogue: Scalar, index: tuple[Scalar, ...]) -> None:
+        """A row of results, as wide as the tile, and its columns copied to where they belong."""
+        one, tiling, width = self._tiling.one, self._tiling, self._tiling.tile.columns
+        made = Buffer("made", one.out.dtype, (width,), Space.SCRATCH)
+        tiling.say(f"{tiling.type_of(one.out.dtype)} made[{width}];")
+        rolled = tiling.scalars.dialect.rolled
+        if rolled and any(isinstance(part, Select) for part in visit(epilogue)):
+            tiling.say(rolled)
+        tiling.open(f"for ({tiling.index} column = 0; column < {width}; ++column)")
+        place = self._factors.total("column" if self._is_row else f"row * {width} + column")
+        tiling.say(f"const {tiling.kind} {ACCUMULATOR} = {place};")
+        lets, value = named(epilogue)
+        for let in lets:
+            tiling.say(tiling.scalars.constant(let))
+        tiling.say(tiling.scalars.store(made, tiling.scalars.offset(made, (COLUMN,)), value))
+        tiling.close()
+        store = tiling.scalars.store(one.out, tiling.scalars.offset(one.out, index), Load(made, (COLUMN,)))
+        counts = [tiling.width] if tiling.is_one_panel else [str(width), tiling.width]
+        for count in counts:
+            head = f"for ({tiling.index} column = 0; column < {count}; ++column)"
+            test = f"if (columns == {width}) " if count != counts[-1] else "else " if len(counts) > 1 else ""
+            tiling.open(test + head)
+            tiling.say(store)
+            tiling.close()
 
     def _open_columns(self, epilogue: Scalar) -> None:
         """The loop over the columns of a tile."""

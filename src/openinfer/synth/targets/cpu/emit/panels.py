@@ -7,7 +7,7 @@ from operator import and_
 from openinfer.loops.affine import Affine, affine, position, variables
 from openinfer.loops.build import flat
 from openinfer.loops.dim import is_same, is_symbolic
-from openinfer.loops.ir import INDEX, Buffer, Compare, Const, Load, Scalar, ScalarVar, Select
+from openinfer.loops.ir import INDEX, Buffer, Cast, Compare, Const, Load, Scalar, ScalarVar, Select
 from openinfer.loops.used import used_variables
 from openinfer.synth.targets.cpu.emit.tiles import Transpose
 from openinfer.synth.targets.cpu.emit.tiling import COLUMN, PAD, RUN, START, Tiling, loop, moved, number, offset_from
@@ -77,9 +77,20 @@ def copied_panel(tiling: Tiling, right: Buffer) -> None:
 def _lying_columns(product: Product) -> tuple[FusedAxis, Scalar]:
     """The columns as an axis, which has one index where they lie one after the other, and what is in them."""
     axis, value = product.columns, product.right.value
-    if product.right.place is None:
+    if product.right.place is None and not _runs_on(axis, value):
         return axis, value
     return FusedAxis(axis.vars[-1:], (axis.extent,)), as_one(value, axis, axis.vars[-1])
+
+
+def _runs_on(axis: FusedAxis, value: Scalar) -> bool:
+    """Whether the rows of what is read follow each other, as those of planes do where windows are single positions."""
+    read = value.operand if isinstance(value, Cast) else value
+    if not isinstance(read, Load) or not axis.vars or any(map(is_symbolic, axis.extents)):
+        return False
+    place = position(read.buffer, read.index)
+    steps = () if place is None else tuple(place.step(var) for var in axis.vars)
+    pairs = zip(steps, steps[1:], axis.extents[1:], strict=False)
+    return bool(steps) and all(is_same(slow, fast * extent) for slow, fast, extent in pairs)
 
 
 def _place_along(tiling: Tiling) -> Affine | None:

@@ -1,0 +1,444 @@
+"""Sums of windows of bytes that are lists of groups of four, in C: the copy into groups, and tiles of sums."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from openinfer.loops.affine import affine, position
+from openinfer.loops.ir import Contraction
+from openinfer.synth.targets.cpu.byte_products import FLIP, GROUP
+from openinfer.synth.targets.cpu.byte_taps import ByteTaps, plane_start
+from openinfer.synth.targets.cpu.emit.byte_tiles import Dot
+from openinfer.synth.targets.cpu.emit.tiles import ELEMENTS, sum_name
+from openinfer.synth.targets.cpu.emit.tiling import PAD, PANEL, TILE_ROW, counted, offset_from
+from openinfer.synth.targets.cpu.taps import Along
+from openinfer.synth.targets.cpu.tile_shapes import row_sizes
+from openinfer.synth.targets.cpu.window import BAND
+from openinfer.synth.targets.cstyle.scalars import ScalarPrinter
+from openinfer.synth.targets.cstyle.support import Need
+
+_SHUFFLED = 15
+"""The last byte of those that one shuffle chooses from."""
+
+
+@dataclass(frozen=True)
+class Quads:
+    """The function that copies bytes into groups of four: ``to[n][j] = x[at + stride * n + dilation * j]``."""
+
+    dtype: str
+    made: str
+    stride: int
+    dilation: int
+
+    @property
+    def name(self) -> str:
+        """The function."""
+        return f"oi_quads_{self.dtype}{self.made}_{self.stride}_{self.dilation}"
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        """Nothing."""
+        return ()
+
+    @property
+    def _is_shuffled(self) -> bool:
+        return 3 * self.stride + 3 * self.dilation <= _SHUFFLED
+
+    def _bytes(self, count: int) -> str:
+        """The bytes of the groups of four windows, in each 16 of a vector."""
+        each = [self.stride * at + self.dilation * j for at in range(4) for j in range(GROUP)]
+        return ", ".join(map(str, each * (count // 16)))
+
+    @property
+    def text(self) -> str:
+        """Its definition. Vectors of groups are written while there are bytes to read; that may be more than count."""
+        flip = f" ^ {FLIP}" if self.dtype != self.made else ""
+        kind, made, s, d = ELEMENTS[self.dtype], ELEMENTS[self.made], self.stride, self.dilation
+        place = f"at + {'' if s == 1 else f'{s} * '}n"
+        far = f" + {'' if d == 1 else f'{d} * '}j"
+        lines = [
+            f"/* Groups of four bytes, {d} apart, one group every {s}: to[n][j] = x[{place}{far}]{flip}.",
+            " * There are total bytes; behind the last group there is room for a vector. */",
+            f"static void {self.name}(int64_t count, const {kind} *x, int64_t at, int64_t total, {made} *to)",
+            "{",
+            "    int64_t n = 0;",
+            f"    for (; n < count && {place} < 0; ++n) {{",
+            *self._checked(f"{place}{far}", flip, made),
+            "    }",
+        ]
+        if self._is_shuffled:
+            lines += [
+                "#if defined(__AVX512BW__)",
+                *self._avx512(place, flip),
+                "#elif defined(__AVX2__)",
+                *self._avx2(place, flip),
+                "#endif",
+            ]
+        lines += [
+            f"    for (; n < count && {place} + {3 * d} < total; ++n) {{",
+            f"        for (int j = 0; j < {GROUP}; ++j) to[{GROUP} * n + j] = ({made})(x[{place}{far}]{flip});",
+            "    }",
+            "    for (; n < count; ++n) {",
+            *self._checked(f"{place}{far}", flip, made),
+            "    }",
+            "}",
+        ]
+        own = "\n".join(lines) + "\n"
+        header = "#if defined(__AVX512BW__) || defined(__AVX2__)\n#include <immintrin.h>\n#endif\n"
+        return header + own if self._is_shuffled else own
+
+    def _checked(self, place: str, flip: str, made: str) -> list[str]:
+        """One group, of which some bytes may lie outside."""
+        return [
+            f"        for (int j = 0; j < {GROUP}; ++j) {{",
+            f"            const int64_t from = {place};",
+            f"            to[{GROUP} * n + j] = ({made})((from < 0 || from >= total ? 0 : x[from]){flip});",
+            "        }",
+        ]
+
+    def _avx512(self, place: str, flip: str) -> list[str]:
+        """16 groups: each four of them are chosen from 16 bytes."""
+        words = ", ".join(str(self.stride * lane + word) for lane in range(4) for word in range(4))
+        chosen = "_mm512_shuffle_epi8(_mm512_permutexvar_epi32(words, _mm512_loadu_si512(x + " + place + ")), bytes)"
+        bits = f"_mm512_xor_si512({chosen}, _mm512_set1_epi8(-{FLIP}))" if flip else chosen
+        return [
+            f"    const __m512i words = _mm512_setr_epi32({words});",
+            "    const __m512i bytes = _mm512_broadcast_i32x4(",
+            f"            _mm_setr_epi8({self._bytes(16)}));",
+            f"    for (; n < count && {place} + 64 <= total; n += 16) {{",
+            f"        _mm512_storeu_si512(to + {GROUP} * n,",
+            f"                {bits});",
+            "    }",
+        ]
+
+    def _avx2(self, place: str, flip: str) -> list[str]:
+        """Eight groups: each four of them are chosen from 16 bytes."""
+        ahead = 4 * self.stride
+        loads = [f"_mm_loadu_si128((const __m128i *)(const void *)(x + {place}{more}))" for more in ("", f" + {ahead}")]
+        bits = "_mm256_shuffle_epi8(both, bytes)"
+        return [
+            "    const __m256i bytes = _mm256_broadcastsi128_si256(",
+            f"            _mm_setr_epi8({self._bytes(16)}));",
+            f"    for (; n < count && {place} + {ahead + 16} <= total; n += 8) {{",
+            f"        const __m128i low = {loads[0]},",
+            f"                high = {loads[1]};",
+            "        const __m256i both = _mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1);",
+            f"        _mm256_storeu_si256((__m256i *)(void *)(to + {GROUP} * n),",
+            f"                {f'_mm256_xor_si256({bits}, _mm256_set1_epi8(-{FLIP}))' if flip else bits});",
+            "    }",
+        ]
+
+
+@dataclass(frozen=True)
+class ByteTapTile:
+    """The function that computes a tile of sums: each row of weights meets the groups of all windows."""
+
+    left: str
+    right: str
+    lanes: int
+    rows: int
+    vectors: int
+
+    @property
+    def name(self) -> str:
+        """The function."""
+        return f"oi_taps_{self.left}{self.right}x{self.lanes}_{self.rows}x{self.vectors}"
+
+    @property
+    def dot(self) -> Dot:
+        """What its sums are made of."""
+        return Dot(self.left, self.right, self.lanes)
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        """The products."""
+        return (self.dot,)
+
+    @property
+    def text(self) -> str:
+        """``c[r][n] = start[r] + sum over t and j of a[r][t][j] * x[taps[t] + 4 * n + j]``."""
+        vector, width = self.dot.vector, self.lanes * self.vectors
+        rows = f"{self.rows} row{'s' * (self.rows > 1)}"
+        lines = [
+            f"/* {rows} of weights a, {width} neighbouring windows: window n sees four bytes at x[taps[t] + 4 * n]. */",
+            f"static void {self.name}(int64_t count, const {ELEMENTS[self.left]} *a, int64_t a_row,",
+            f"        const {ELEMENTS[self.right]} *x, const int32_t *taps, const uint32_t *start,",
+            "        int32_t *c, int64_t c_row)",
+            "{",
+            "#if defined(__GNUC__)",
+        ]
+        for row in range(self.rows):
+            sums = [
+                f"{sum_name(row, column, 0)} = start[{row}] - ({vector.name}){{0}}" for column in range(self.vectors)
+            ]
+            lines.append(f"    {vector.name} {', '.join(sums)};")
+        loads = [
+            f"b{column} = *(const {vector.name} *)(b + {GROUP * self.lanes * column})" for column in range(self.vectors)
+        ]
+        lines += [
+            f"    for (int64_t t = 0; t < count; ++t, a += {GROUP}) {{",
+            f"        const {ELEMENTS[self.right]} *const b = x + taps[t];",
+            f"        const {vector.name} {', '.join(loads)};",
+        ]
+        for row in range(self.rows):
+            totals = [(sum_name(row, column, 0), column) for column in range(self.vectors)]
+            steps = [f"{total} = {self.dot.name}(a{row}, b{column}, {total});" for total, column in totals]
+            lines.append(f"        const {vector.name} a{row} = {vector.spread}(a + {row} * a_row);")
+            lines.append(f"        {' '.join(steps)}")
+        lines.append("    }")
+        lines += [
+            f"    *({vector.name} *)(c + {row} * c_row + {column * self.lanes}) = {sum_name(row, column, 0)};"
+            for row in range(self.rows)
+            for column in range(self.vectors)
+        ]
+        product = f"(uint32_t)a[r * a_row + i] * (uint32_t)x[taps[i / {GROUP}] + {GROUP} * n + i % {GROUP}]"
+        lines += [
+            "#else",
+            f"    for (int r = 0; r < {self.rows}; ++r) {{",
+            f"        for (int n = 0; n < {width}; ++n) {{",
+            "            uint32_t sum = start[r];",
+            f"            for (int64_t i = 0; i < {GROUP} * count; ++i) sum += {product};",
+            "            c[r * c_row + n] = (int32_t)sum;",
+            "        }",
+            "    }",
+            "#endif",
+            "}",
+        ]
+        return "\n".join(lines) + "\n"
+
+
+def byte_tap_lines(one: Contraction, taps: ByteTaps, scalars: ScalarPrinter) -> list[str]:
+    """The lines of a contraction of bytes whose windows are lists of offsets."""
+    return list(_ByteTapLines(one, taps, scalars).lines())
+
+
+class _ByteTapLines:
+    def __init__(self, one: Contraction, taps: ByteTaps, scalars: ScalarPrinter) -> None:
+        self._one, self._taps, self._scalars = one, taps, scalars
+        counts = (*one.extents, *one.reduced, *one.a.shape, *one.b.shape, taps.quads.shape[0])
+        self._index = counted(scalars, (*one.free, *one.bound, PANEL, TILE_ROW), counts)
+        row = affine(one.out_index[0])
+        rows = [extent for var, extent in zip(one.free, one.extents, strict=True) if row is not None and row.step(var)]
+        self._rows = rows[0] if rows else 1
+
+    @property
+    def _fill(self) -> str:
+        """A byte of a border, as it is copied."""
+        value = self._taps.fill
+        if self._taps.is_flipped:
+            value ^= FLIP
+            if self._taps.quads.dtype.name == "u8":
+                value &= 255
+            elif value >= FLIP:
+                value -= 2 * FLIP
+        return str(value)
+
+    def lines(self) -> Iterator[str]:
+        """The copy into groups, what flipped bytes add, and the tiles."""
+        taps = self._taps
+        offsets = ", ".join(map(str, taps.offsets))
+        yield "{"
+        yield (
+            f"{PAD}/* Windows as lists of offsets: {taps.windows} windows see {len(taps.offsets)} groups of four bytes"
+            f" each, {taps.vectors * taps.lanes} of them at a time. */"
+        )
+        yield f"{PAD}static const int32_t taps[] = {{{offsets}}};"
+        for line in self._copies():
+            yield PAD + line
+        for line in self._start():
+            yield PAD + line
+        heights = row_sizes(self._rows, min(taps.rows, self._rows))
+        full = self._rows // heights[0] * heights[0]
+        yield from self._tiles("m0" if full > heights[0] else "0", heights[0], full)
+        if len(heights) > 1:
+            yield from self._tiles(str(full), heights[1], self._rows)
+        yield "}"
+
+    # --- copies -----------------------------------------------------------------------------------------------------
+
+    def _copies(self) -> Iterator[str]:
+        """Groups of all rows, those of each channel, group and remainder after the other, in the order of memory."""
+        taps, index = self._taps, self._index
+        start = self._scalars.position(plane_start(self._one, taps).scalar())
+        yield f"{_type(taps.quads.dtype.name)} *to = {taps.quads.name};"
+        yield f"{index} plane = {start.text};"
+        steps = self._one.a.steps[taps.axis - 1]
+        size = taps.groups * taps.phases * taps.places * taps.last.count * GROUP
+        if taps.channels is not None:
+            ahead = f"++channel, plane += {steps}, to += {size}"
+            yield f"for ({index} channel = 0; channel < {taps.channels[1]}; {ahead}) {{"
+        pad = PAD if taps.channels is not None else ""
+        plane = taps.places * taps.last.count * GROUP
+        for group in range(taps.groups):
+            for phase in range(taps.phases):
+                for line in self._plane(group, phase, (group * taps.phases + phase) * plane):
+                    yield pad + line
+        if taps.channels is not None:
+            yield "}"
+
+    def _plane(self, group: int, phase: int, begin: int) -> Iterator[str]:
+        """The rows of one remainder, and one group of four of each row of windows."""
+        taps = self._taps
+        row, at = taps.row, taps.last.first + taps.last.dilation * GROUP * group
+        if row is None:
+            yield self._call("plane", at, _plus("to", begin), str(taps.last.count))
+            yield from self._patches(group, "to", begin)
+            return
+        if phase not in row.used:
+            return
+        first, last = self._lines_seen(row, phase)
+        name = "line" if row.stride == 1 else f"{row.stride} * line"
+        yield "{"
+        yield f"{PAD}/* Line {name} of what windows see is row {self._source(row, phase, name)} of the plane. */"
+        yield f"{PAD}const {self._index} first = {first}, last = {last};"
+        yield from (PAD + line for line in self._border(begin, "0", "first"))
+        yield from (PAD + line for line in self._rows_seen(row, phase, group, begin))
+        yield from (PAD + line for line in self._border(begin, "last", str(taps.places)))
+        yield "}"
+
+    def _rows_seen(self, row: Along, phase: int, group: int, begin: int) -> Iterator[str]:
+        """The lines that are rows of the plane."""
+        taps, last = self._taps, self._taps.last
+        at, width, patches = (
+            last.first + last.dilation * GROUP * group,
+            last.count * GROUP,
+            [*self._patches(group, "own")],
+        )
+        is_flat = row.stride == last.stride == 1 and last.count == last.extent
+        if is_flat:
+            # Rows run on into each other; what a window sees of its neighbours is a border.
+            source = f"plane + ({self._source(row, phase, 'first')}) * {last.extent}"
+            target = f"{_plus('to', begin)} + first * {width}"
+            yield self._call(source, at, target, f"(last - first) * {last.count}")
+        if is_flat and not patches:
+            return
+        yield f"for ({self._index} line = first; line < last; ++line) {{"
+        yield f"{PAD}{_type(taps.quads.dtype.name)} *const own = {_plus('to', begin)} + line * {width};"
+        if not is_flat:
+            name = "line" if row.stride == 1 else f"{row.stride} * line"
+            source = f"plane + ({self._source(row, phase, name)}) * {last.extent}"
+            yield PAD + self._call(source, at, "own", str(last.count))
+        yield from (PAD + line for line in patches)
+        yield "}"
+
+    def _source(self, row: Along, phase: int, line: str) -> str:
+        """The row of the plane that a line of a remainder is."""
+        text = line
+        if self._taps.bands > 1:
+            text += f" + {BAND.name} * {row.count * row.stride}"
+        away = phase + row.first
+        return text if away == 0 else f"{text} {'+' if away > 0 else '-'} {abs(away)}"
+
+    def _lines_seen(self, row: Along, phase: int) -> tuple[str, str]:
+        """The lines of a band that are rows of the plane: from the first to before the last."""
+        taps, away = self._taps, phase + row.first
+        if taps.bands == 1:
+            low = min(max(-(away // row.stride), 0), row.places)
+            return str(low), str(min(max(-((away - row.extent) // row.stride), low), row.places))
+        lines = row.count
+        before, behind = -(away // row.stride), -((away - row.extent) // row.stride)
+        first = f"{before} - {BAND.name} * {lines}"
+        last = f"{behind} - {BAND.name} * {lines}"
+        return f"{first} > 0 ? {first} : 0", f"{last} < {row.places} ? {last} : {row.places}"
+
+    def _border(self, begin: int, first: str, last: str) -> Iterator[str]:
+        """Lines that are no rows of the plane."""
+        width = self._taps.last.count * GROUP
+        low = "0" if first == "0" else f"{first} * {width}"
+        high = str(int(last) * width) if last.isdecimal() else f"{last} * {width}"
+        place = "k" if begin == 0 else f"{begin} + k"
+        yield f"for ({self._index} k = {low}; k < {high}; ++k) to[{place}] = {self._fill};"
+
+    def _patches(self, group: int, to: str, begin: int = 0) -> Iterator[str]:
+        """The bytes of a row's groups that windows see of a border."""
+        own = self._taps.last
+        for window in range(own.count):
+            for j in range(GROUP):
+                tap = GROUP * group + j
+                place = own.stride * window + own.first + own.dilation * tap
+                if tap < own.taps and not 0 <= place < own.extent:
+                    yield f"{to}[{begin + GROUP * window + j}] = {self._fill};"
+
+    def _call(self, source: str, at: int, to: str, count: str) -> str:
+        one, own = self._one, self._taps.last
+        name = self._scalars.need(Quads(one.a.dtype.name, self._taps.quads.dtype.name, own.stride, own.dilation))
+        away = "" if at == 0 else f" {'+' if at > 0 else '-'} {abs(at)}"
+        total = one.a.shape[0]
+        for extent in one.a.shape[1:]:
+            total *= extent
+        return f"{name}({count}, {one.a.name}, {source}{away}, {total}, {to});"
+
+    # --- sums -------------------------------------------------------------------------------------------------------
+
+    def _weights(self) -> tuple[str, int]:
+        """Where the weights of the first row are, and how far apart rows are."""
+        one, length = self._one, GROUP * len(self._taps.offsets)
+        place = position(one.b, one.b_index)
+        assert place is not None
+        gone = {var.name for var in (*one.bound, *one.free)}
+        outer = type(place)(place.first, {name: step for name, step in place.steps.items() if name not in gone})
+        return offset_from(one.b.name, self._scalars.position(outer.scalar())), length
+
+    def _start(self) -> Iterator[str]:
+        """What sums begin with: less than 0 by what flipped bytes add."""
+        weights, length = self._weights()
+        if not self._taps.is_flipped:
+            yield f"const uint32_t start[{self._rows}] = {{0}};"
+            return
+        sign = "-" if self._taps.quads.dtype.name == "u8" else ""
+        own = weights if self._rows == 1 else f"{weights} + row * {length}"
+        yield f"uint32_t start[{self._rows}];"
+        yield f"for ({self._index} row = 0; row < {self._rows}; ++row) {{"
+        yield f"{PAD}const {_type(self._one.b.dtype.name)} *const own = {own};"
+        yield f"{PAD}uint32_t sum = 0;"
+        yield f"{PAD}for ({self._index} k = 0; k < {length}; ++k) sum += (uint32_t)own[k];"
+        yield f"{PAD}start[row] = {sign}{FLIP}u * sum;"
+        yield "}"
+
+    def _tiles(self, row: str, height: int, last: int) -> Iterator[str]:
+        """Tiles of one height."""
+        is_loop = row == "m0"
+        if is_loop:
+            yield f"{PAD}for ({self._index} m0 = 0; m0 < {last}; m0 += {height}) {{"
+        pad = PAD * 2 if is_loop else PAD
+        vectors = -(-self._taps.windows // self._taps.lanes)
+        each = min(self._taps.vectors, vectors)
+        whole, rest = vectors // each, vectors % each
+        width = each * self._taps.lanes
+        if whole > 1:
+            head = f"for ({self._index} n0 = 0; n0 < {whole * width}; n0 += {width})"
+            yield f"{pad}{head} {self._tile(row, 'n0', height, each)}"
+        else:
+            yield pad + self._tile(row, "0", height, each)
+        if rest:
+            yield pad + self._tile(row, str(whole * width), height, rest)
+        if is_loop:
+            yield f"{PAD}}}"
+
+    def _tile(self, row: str, column: str, height: int, vectors: int) -> str:
+        """The call for one tile."""
+        one, taps = self._one, self._taps
+        name = self._scalars.need(ByteTapTile(one.b.dtype.name, taps.quads.dtype.name, taps.lanes, height, vectors))
+        weights, length = self._weights()
+        stride = one.out.shape[-1]
+        start = "start" if row == "0" else f"start + {row}"
+        own = _times(weights, row, length)
+        to = _times(_times(one.out.name, row, stride), column, 1)
+        x = _times(taps.quads.name, column, GROUP)
+        return f"{name}({len(taps.offsets)}, {own}, {length}, {x}, taps, {start}, {to}, {stride});"
+
+
+def _type(dtype: str) -> str:
+    return ELEMENTS[dtype]
+
+
+def _plus(pointer: str, count: int) -> str:
+    return pointer if count == 0 else f"{pointer} + {count}"
+
+
+def _times(pointer: str, count: str, each: int) -> str:
+    """A pointer so many steps further."""
+    if count == "0":
+        return pointer
+    if count.isdecimal():
+        return f"{pointer} + {int(count) * each}"
+    return f"{pointer} + {count}" if each == 1 else f"{pointer} + {count} * {each}"
