@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from openinfer.synth.devices.description import Fpga
+from openinfer.synth.devices.sections import Fpga
 from openinfer.synth.targets.vhdl.map import CircuitMap
 from openinfer.synth.targets.vhdl.sequencer import Sequencer
 

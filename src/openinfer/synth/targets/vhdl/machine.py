@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from openinfer.synth.devices.description import DeviceArch, Fpga
+from openinfer.synth.devices.description import DeviceArch
+from openinfer.synth.devices.sections import Fpga
 from openinfer.synth.targets.cpu.machine import no_target
 
 
