@@ -9,8 +9,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Tests start hundreds of interpreters; without compiled files each would read all of the sources again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo chat test lint format types tests examples tools fuzz fuzz-oinf fuzz-lang fuzz-onnx fuzz-gguf fuzz-synth planted golden golden-update test-devices test-c test-vulkan test-cuda test-h200 bundle test-aarch64 test-cortex-m test-onnx test-models test-serve test-studio studio bench bench-all bench-oinf bench-lang bench-sim bench-synth bench-import bench-quantized bench-chat bench-studio tune editor docs clean
-.PHONY: demo chat test lint format types tests examples tools fuzz fuzz-oinf fuzz-lang fuzz-onnx fuzz-gguf fuzz-synth planted golden golden-update test-devices test-c test-vulkan test-vhdl test-cuda test-h200 bundle test-aarch64 test-cortex-m test-onnx test-models test-serve test-studio studio bench bench-all bench-oinf bench-lang bench-sim bench-synth bench-import bench-quantized bench-chat bench-studio tune docs clean
+.PHONY: demo chat test lint format types tests examples tools fuzz fuzz-oinf fuzz-lang fuzz-onnx fuzz-gguf fuzz-synth planted golden golden-update test-devices test-c test-vulkan test-vhdl test-cuda test-h200 bundle test-aarch64 test-cortex-m test-onnx test-models test-serve test-studio studio bench bench-all bench-oinf bench-lang bench-sim bench-synth bench-import bench-quantized bench-chat bench-studio tune editor docs clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/python -m examples.demo
@@ -37,6 +36,7 @@ installed = command -v $(1) >/dev/null || (apt-get update -qq && apt-get install
 
 # Graphviz draws graphs; the tests look at real pictures. Chromium shows the studio. Clang is the second compiler of generated code, whose header is
 # also C++, and which comes with a CMakeLists.txt. It also reads CUDA, and glslangValidator GLSL, which Mesa's lavapipe runs.
+# GHDL runs circuits.
 tools:
 	@$(call installed,dot,graphviz)
 	@$(call installed,chromium,chromium)
@@ -89,11 +89,6 @@ test-c: $(VENV)/.dev tools
 # not optimize.
 GRAPHS ?= 2000
 ASSISTED := VK_LAYER_ENABLES=VK_VALIDATION_FEATURE_ENABLE_GPU_ASSISTED_EXT
-test-vhdl: $(VENV)/.dev tools
-	@$(call installed,yosys,yosys)
-	@$(call installed,nextpnr-ice40,nextpnr-ice40)
-	$(BIN)/python -m tests.synth.vhdl.suite --programs 200
-
 test-vulkan: export OMP_NUM_THREADS := 1
 test-vulkan: export OPENINFER_MANY_SHADERS := $(CURDIR)/build/many_shaders
 test-vulkan: $(VENV)/.dev $(VENV)/.examples tools build/many_shaders
@@ -109,6 +104,12 @@ test-vulkan: $(VENV)/.dev $(VENV)/.examples tools build/many_shaders
 build/many_shaders: tests/synth/vulkan/many_shaders.c $(VENV)/.dev
 	@test -e /usr/include/glslang || (apt-get update -qq && apt-get install -y -qq glslang-dev >/dev/null)
 	$(BIN)/python -m tests.synth.vulkan.compiler build
+
+# Every op on every integer dtype and random programs, as circuits in GHDL.
+test-vhdl: $(VENV)/.dev tools
+	@$(call installed,yosys,yosys)
+	@$(call installed,nextpnr-ice40,nextpnr-ice40)
+	$(BIN)/python -m tests.synth.vhdl.suite --programs 200
 
 # The same on a GPU of this machine, with the figures of bench/gpu, as one file. For another machine, which needs nothing
 # but Python, NumPy, a C compiler and a driver: make bundle, copy build/bundle and the sources there, and run

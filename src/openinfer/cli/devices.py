@@ -89,8 +89,9 @@ def _print_all(*, as_json: bool) -> None:
 
 def _target(arch: "DeviceArch") -> str:
     """What is written for a device; nothing yet for some."""
-    if arch.api in ("cuda", "vulkan"):
-        return "CUDA, C" if arch.api == "cuda" else "GLSL, C"
+    languages = {"cuda": "CUDA, C", "vulkan": "GLSL, C", "vhdl": "VHDL, C"}
+    if arch.api in languages:
+        return languages[arch.api]
     return f"C, {arch.cpu.isa}" if arch.device.type == "cpu" and arch.api == "c" else "none yet"
 
 

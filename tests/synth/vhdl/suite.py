@@ -3,6 +3,7 @@
 import argparse
 import sys
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -55,12 +56,17 @@ def program_failure(seed: int) -> str | None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", type=int, default=1)
+    parser.add_argument("--ops", nargs="*", default=sorted(OPS), help="these alone")
     parser.add_argument("--programs", type=int, default=100)
+    parser.add_argument("--first", type=int, default=0, help="the seed of the first program")
     options = parser.parse_args()
-    failures = list(op_failures(sorted(OPS), options.cases))
-    failures += filter(None, map(program_failure, range(options.programs)))
-    print("\n".join([*failures, f"{len(failures)} failures"]))
-    return min(len(failures), 1)
+    seeds = range(options.first, options.first + options.programs)
+    count = 0
+    for failure in chain(op_failures(options.ops, options.cases), filter(None, map(program_failure, seeds))):
+        print(failure, flush=True)
+        count += 1
+    print(f"{count} failures")
+    return min(count, 1)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
 """Circuits at work: simulated by GHDL, behind the driver in C and the executor's verbs."""
 
+import contextlib
 import ctypes
 import os
 import shutil
 import subprocess
 import tempfile
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -46,7 +48,8 @@ class GhdlSimulation:
     """A circuit in a simulator, whose register bus is reached by lines of text."""
 
     def __init__(self, project: SimulatedProject) -> None:
-        self._folder = folder = Path(tempfile.mkdtemp(prefix="openinfer-"))
+        folder = Path(tempfile.mkdtemp(prefix="openinfer-"))
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         texts = {**project.rtl, **project.bench}
         for path, text in texts.items():
             target = folder / path
@@ -62,15 +65,8 @@ class GhdlSimulation:
             stderr=subprocess.DEVNULL,
             cwd=folder,
         )
-
-    def close(self) -> None:
-        """The simulation ends."""
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                pipe.close()
-        self._process.kill()
-        self._process.wait()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        # Not __del__: among objects that are collected together, the process could be gone before it is ended.
+        weakref.finalize(self, _end, self._process)
 
     def tell(self, line: str) -> None:
         """Write a command, which is carried out in its turn."""
@@ -102,6 +98,13 @@ class GhdlSimulation:
         self.tell("g")
 
 
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Nobody has a simulation any more."""
+    process.kill()
+    with contextlib.suppress(BrokenPipeError):
+        process.communicate()
+
+
 def _broken(said: str) -> ExecutionError:
     return ExecutionError(Diagnostic(Code.NOT_SYNTHESIZED, f"the circuit cannot be simulated: {said[:2000]}"))
 
@@ -128,11 +131,6 @@ class CircuitModule(CompiledModule):
         self._bus = _Bus(*calls, None)
         getattr(library, f"{project.name}_attach")(ctypes.byref(self._bus))
         super().__init__(project, library)
-
-    def __del__(self) -> None:
-        super().__del__()
-        if getattr(self, "_simulation", None) is not None:
-            self._simulation.close()
 
     def another(self, *, state_of: CompiledModule | None = None) -> "CircuitModule":
         """A further module of the same circuit, in a simulation of its own; states are not shared between circuits."""
