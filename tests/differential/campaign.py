@@ -5,9 +5,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
@@ -18,6 +20,8 @@ from tests.synth.vulkan.on_device import on_lavapipe
 
 KEPT = Path("build/fuzz")
 PRELOADED = ("libasan.so", "libubsan.so")
+LONGEST = 240.0
+"""Seconds that a batch may take on a GPU, where a kernel may never end."""
 
 
 @dataclass(frozen=True)
@@ -119,11 +123,11 @@ class Campaign:
         if processes == 1 or len(every) == 1:
             yield from ((job, run(self.judge, job)) for job in every)
             return
-        # A kernel that fails loses the device for its process.
-        per_child = 1 if any(job.on == "cuda" for job in every) else None
-        with ProcessPoolExecutor(processes, max_tasks_per_child=per_child) as pool:
+        on_gpu = any(job.on == "cuda" for job in every)
+        judged = partial(apart if on_gpu else run, self.judge)
+        with ThreadPoolExecutor(processes) if on_gpu else ProcessPoolExecutor(processes) as pool:
             try:
-                yield from zip(every, pool.map(partial(run, self.judge), every), strict=True)
+                yield from zip(every, pool.map(judged, every), strict=True)
             finally:
                 pool.shutdown(cancel_futures=True)
 
@@ -167,3 +171,25 @@ def run(judge: Judge, job: Job) -> list[Failure]:
             if len(job.seeds) == 1:
                 return [Failure(job.seeds[0], str(error), "")]
     return [failure for seed in job.seeds for failure in run(judge, replace(job, seeds=(seed,)))]
+
+
+def apart(judge: Judge, job: Job, longest: float = LONGEST) -> list[Failure]:
+    """The same in a process of its own: a kernel that fails loses the device for its process, and one may never end."""
+    ways = get_context("forkserver")  # a process that has used CUDA cannot hand it on by a fork
+    here, there = ways.Pipe(duplex=False)
+    process = ways.Process(target=_tell, args=(judge, job, there))
+    process.start()
+    there.close()
+    try:
+        found = here.recv() if here.poll(longest) else f"no answer within {longest:.0f} s"
+    except EOFError:
+        found = "the process ended without an answer"
+    finally:
+        process.kill()
+        process.join()
+        here.close()
+    return [Failure(seed, f"with its batch: {found}", "") for seed in job.seeds] if isinstance(found, str) else found
+
+
+def _tell(judge: Judge, job: Job, there: Connection) -> None:
+    there.send(run(judge, job))

@@ -56,7 +56,7 @@ def kernels_of(folder: Path, name: str) -> Path:
 
 def programs(folder: Path) -> Mapping[str, Sequence[str]]:
     """The commands that are watched, by name; what they run is built in a folder."""
-    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(mp_context=get_context("forkserver")) as pool:
         libraries = [*pool.map(partial(kernels_of, folder), OPS)]
     pairs = [f"{name}={made}" for name, made in zip(OPS, libraries, strict=True)]
     found: dict[str, Sequence[str]] = {"ops": (sys.executable, "-m", __spec__.name, "--here", *pairs)}
@@ -82,7 +82,7 @@ def watched(command: Sequence[str], tool: str, seconds: float) -> dict[str, str 
     return {"silent": ended.returncode == 0, "said": " ".join(filter(None, (said[-1].strip(), more)))}
 
 
-def sanitized(seconds: float = 150, tools: Sequence[str] = TOOLS) -> dict[str, dict[str, dict[str, str | bool]]]:
+def sanitized(seconds: float = 300, tools: Sequence[str] = TOOLS) -> dict[str, dict[str, dict[str, str | bool]]]:
     """What the sanitizers say, by program and tool."""
     with TemporaryDirectory() as folder, ThreadPoolExecutor() as pool:
         given = programs(Path(folder))

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
@@ -138,7 +139,7 @@ def _judged(one: Prepared, made: ctypes.CDLL, first: int, verdict: Verdict) -> N
 
 def verdicts(names: Sequence[str], most: int | None, processes: int) -> Iterator[Verdict]:
     """The verdicts on ops: each has a process of its own, since a fault loses its device."""
-    with ProcessPoolExecutor(processes, max_tasks_per_child=1) as pool:
+    with ProcessPoolExecutor(processes, get_context("forkserver"), max_tasks_per_child=1) as pool:
         yield from pool.map(partial(verdict_of, most=most), names)
 
 

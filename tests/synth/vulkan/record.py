@@ -3,7 +3,8 @@
 Every op on every dtype, whole models, random graphs and programs, all against the simulator; a step that does nothing,
 and the kernels of ``bench/gpu``. Whatever part has run is in the file, so that a run that is cut short says what it
 found. ``make test-h200`` runs it, for the device that ``OPENINFER_TEST_DEVICE`` names; ``bundle`` packs what a machine
-needs that has nothing but Python, NumPy, a C compiler and a driver.
+needs that has nothing but Python, NumPy, a C compiler and a driver. ``runs`` says for each part when the script was
+started that wrote it: parts of one run have the same.
 """
 
 import argparse
@@ -14,11 +15,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Lock
 from time import perf_counter
 from traceback import format_exc
 from typing import Any
@@ -43,6 +46,10 @@ SHOWN = 100
 """Failures that the file has in words."""
 EMPTY = "dynamic { x: f32[8]; } volatile { y: f32[8]; } block entry { op neg(x) >> y; return y; }"
 IS_CUDA = DEVICE.api == "cuda"
+TOGETHER = ("ops", "graphs", "programs", "sanitizers") if IS_CUDA else ()
+"""Parts that measure no time, and mostly wait for compilers: they share the processors."""
+PRELOADED = (GRAPHS.module, PROGRAMS.module, cuda_suite.__name__, run.__module__, bench.gpu.forms.__name__)
+"""What the server of new processes has imported, which takes seconds for each of them otherwise."""
 Facts = dict[str, Any]
 VARIANTS: Mapping[str, Sequence[str]] = {
     "usual": (),
@@ -78,7 +85,7 @@ def ops(cases: int, processes: int, wanted: Sequence[str]) -> Facts:
 def models(processes: int) -> Facts:
     """Whole models, by name."""
     # A process that has used CUDA cannot hand it on by a fork.
-    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+    with ProcessPoolExecutor(processes, get_context("forkserver")) as pool:
         return dict(zip(MODELS, pool.map(_model, MODELS), strict=True))
 
 
@@ -136,8 +143,9 @@ def forms() -> Facts:
 
 def decode(processes: int, *, is_small: bool) -> Facts:
     """A token of a language model, with the kernels as they are and with what is to be tried."""
+    ways = [*VARIANTS] if IS_CUDA else ["usual"]
     with TemporaryDirectory() as folder, ThreadPoolExecutor(processes) as pool:
-        made = dict(zip(VARIANTS, pool.map(partial(_decoder, Path(folder), is_small), VARIANTS), strict=True))
+        made = dict(zip(ways, pool.map(partial(_decoder, Path(folder), is_small), ways), strict=True))
         found = {name: _decoded(place) if isinstance(place, Path) else place for name, place in made.items()}
     usual = found["usual"].get("hash_of_logits")
     for one in found.values():
@@ -170,6 +178,39 @@ def _text(value: Any, depth: int = 0) -> str:
     return "{\n" + ",\n".join(lines) + f"\n{pad[1:]}}}"
 
 
+@dataclass(frozen=True)
+class Record:
+    """The file, with what earlier runs have found and this one does not look for."""
+
+    file: Path
+    known: Facts
+    started: str
+    lock: Lock = field(default_factory=Lock)
+
+    @classmethod
+    def of(cls, file: Path) -> "Record":
+        known = json.loads(file.read_text("ascii")) if file.exists() else {}
+        here = (cuda_suite if IS_CUDA else vulkan_suite).device_here()
+        known["device"] = {"name": here.name, "driver": here.runner, "compiler": here.compiler, "file": NAMED}
+        known.setdefault("runs", {})
+        return cls(file, known, datetime.now(UTC).isoformat(timespec="seconds"))
+
+    def fill(self, name: str, part: Callable[[], Facts]) -> None:
+        """Run a part, and write what it found: the file is whole at any time."""
+        start = perf_counter()
+        try:
+            found = part()
+        except Exception:  # noqa: BLE001  (the other parts run all the same)
+            found = {"failure": format_exc()[-3000:]}
+        print(f"{name}: {perf_counter() - start:.0f} s", flush=True)
+        with self.lock:
+            self.known[name] = found
+            self.known["runs"][name] = self.started
+            new = self.file.with_suffix(".new")
+            new.write_text(_text(self.known) + "\n", encoding="ascii")
+            new.replace(self.file)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("file", type=Path)
@@ -184,30 +225,29 @@ def main() -> int:
     parser.add_argument("--small", action="store_true", help="a small decoder, where a large one takes too long")
     parser.add_argument("--ops", nargs="+", default=(), metavar="OP", help="of the ops, these")
     options = parser.parse_args()
-    many, fuzz = options.processes, (options.processes, options.graphs, options.seed, options.seconds)
+    many = options.processes
+    shared = max(1, many // 2) if TOGETHER else many
+    fuzz = (shared, options.graphs, options.seed, options.seconds)
     parts: Mapping[str, Callable[[], Facts]] = {
         "empty_step": empty_step,
         "models": partial(models, many),
-        "ops": partial(ops, options.cases, many, options.ops),
+        "ops": partial(ops, options.cases, shared, options.ops),
         "forms": forms,
         "graphs": partial(campaign, GRAPHS, *fuzz),
         "programs": partial(campaign, PROGRAMS, *fuzz),
+        "decode": partial(decode, many, is_small=options.small),
+        "sanitizers": sanitized,
     }
-    if IS_CUDA:  # the forms are shaders
-        parts = {name: part for name, part in parts.items() if name != "forms"}
-        parts = {**parts, "decode": partial(decode, many, is_small=options.small), "sanitizers": sanitized}
-    known = json.loads(options.file.read_text()) if options.file.exists() else {}
-    here = (cuda_suite if IS_CUDA else vulkan_suite).device_here()
-    known["device"] = {"name": here.name, "driver": here.runner, "compiler": here.compiler, "file": NAMED}
-    for name in (name for name in parts if not options.only or name in options.only):
-        start = perf_counter()
-        try:
-            known[name] = parts[name]()
-        except Exception:  # noqa: BLE001  (the other parts run all the same)
-            known[name] = {"failure": format_exc()[-3000:]}
-        print(f"{name}: {perf_counter() - start:.0f} s", flush=True)
-        options.file.write_text(_text(known) + "\n", encoding="ascii")
-    return int(any("failure" in one for one in known.values()))
+    not_here = "forms" if IS_CUDA else "sanitizers"  # the forms are shaders
+    wanted = [name for name in parts if name != not_here and (not options.only or name in options.only)]
+    get_context("forkserver").set_forkserver_preload([*PRELOADED])
+    record = Record.of(options.file)
+    for name in (name for name in wanted if name not in TOGETHER):
+        record.fill(name, parts[name])
+    with ThreadPoolExecutor() as pool:
+        # Results are asked for so that what goes wrong is seen.
+        _ = [*pool.map(lambda name: record.fill(name, parts[name]), (name for name in wanted if name in TOGETHER))]
+    return int(any("failure" in one for one in record.known.values()))
 
 
 if __name__ == "__main__":
