@@ -13,7 +13,8 @@ from tests.synth.vhdl.kernels import OPS, CircuitCase, cases_for, circuit_case, 
 
 from openinfer import GraphError, Synthesizer, graph
 
-BATCH = 30
+BATCH = 8
+"""Kernels of one simulation: those that wait take time in every clock."""
 
 
 def op_failures(names: list[str], most: int) -> Iterator[str]:

@@ -1,11 +1,19 @@
 """Circuits in GHDL: ops, programs and projects give what the simulator gives; what has floats is refused."""
 
+import subprocess
+from pathlib import Path
+
 import numpy as np
 import pytest
+from tests.synth.test_names import GRAPH, SLOTS, identifiers, tensor_names
 from tests.synth.vhdl.suite import op_failures, program_failure
 
-from openinfer import GraphError, Synthesizer, graph
+from openinfer import GraphError, ModelLoader, Synthesizer, graph
+from openinfer.ir.values import quote
+from openinfer.oinf import save_file
+from openinfer.ops import Array
 from openinfer.synth.run.circuit import CircuitModule
+from openinfer.synth.targets.project import Golden
 
 SMALL = """
 dynamic { x: i32[4, 8]; w: i32[8, 3]; n: i4[4]; }
@@ -50,3 +58,35 @@ def test_floats_are_refused_at_their_node_and_can_be_moved() -> None:
     moved = graph(text.replace("op {}(x)", "transfer x").format())
     module = Synthesizer("generic-fpga").synthesize(None, moved).build()
     np.testing.assert_array_equal(module(x=np.array([1.5, -0.0, np.inf, 3], np.float32)), [1.5, -0.0, np.inf, 3])
+
+
+def test_make_sim_runs_golden_steps_through_the_driver(tmp_path: Path) -> None:
+    """The state is the initial one before the first step; a wrong value is found."""
+    text = SMALL.replace("return y, a", "return y, a, k")
+    x, w = np.arange(32, dtype=np.int32).reshape(4, 8) - 9, np.arange(24, dtype=np.int32).reshape(8, 3) - 5
+    given: dict[str, Array] = {"x": x, "w": w, "n": np.array([1, -3, 7, 2], np.int8)}
+    found: dict[str, Array] = {"y": np.maximum(x @ w, 0), "a": np.array([2, -6, -2, 4], np.int8)}
+    steps = [Golden(given, found | {"k": np.full(4, last, np.int32)}) for last in (4, 5)]
+    plan = Synthesizer("generic-fpga", name="net").synthesize(None, graph(text))
+    for golden, said in ((steps, "40 of 40"), ((steps[0], steps[0]), "36 of 40")):
+        plan.emit(tmp_path, golden)
+        command = ["make", "-s", "CC=gcc -Werror", "sim"]
+        ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert said in ended.stdout, ended.stdout + ended.stderr
+        assert (ended.returncode == 0) is (golden is steps)
+
+
+@pytest.mark.parametrize("start", [0, 60])
+def test_hostile_names_stay_inside_comments_and_identifiers(start: int, tmp_path: Path) -> None:
+    """Names of graphs, scopes, tensors and projects."""
+    names = dict(zip(SLOTS, identifiers(500)[start : start + len(SLOTS)], strict=True))
+    tensors, scope = tensor_names(40)[start // 8 : start // 8 + 3], "--\nend entity;\r\v\f\x85\u2028 \u00e9 */ \\\\"
+    values = [np.eye(2, dtype=np.int32), np.ones(2, np.int32), np.ones(2, np.int32)]
+    save_file(tmp_path / "model.oinf", dict(zip(tensors, values, strict=True)))
+    quoted = dict(zip(("tensor", "other", "tensor2"), map(quote, tensors), strict=True))
+    text = GRAPH.replace("f32", "i32").format(**names, **quoted, scope=quote(scope))
+    project = "signal" if start else "ram_addr"
+    plan = Synthesizer("generic-fpga", name=project).synthesize(ModelLoader.open(tmp_path / "model.oinf"), graph(text))
+    plan.emit(tmp_path / "out")
+    ended = subprocess.run(["make", "-s"], cwd=tmp_path / "out", capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr[:2000]

@@ -9,8 +9,11 @@ from openinfer.synth.targets.vhdl.sequencer import Sequencer
 _GHDL = "--std=08 --workdir=build"
 
 
-def makefile(name: str, rtl: Sequence[str], fpga: Fpga) -> str:
-    """``make sim`` runs the test bench, ``make synth`` maps the circuit, ``make pnr`` places and routes it."""
+def makefile(name: str, rtl: Sequence[str], fpga: Fpga, tested: Sequence[str]) -> str:
+    """``make`` analyses the circuit, ``make synth`` maps it, ``make pnr`` places and routes it.
+
+    ``tested`` are the sources of a program that runs golden steps in a simulation: ``make sim``.
+    """
     command = " ".join(fpga.synthesis) or "synth"
     place = " ".join(fpga.place)
     pnr = (
@@ -22,22 +25,26 @@ def makefile(name: str, rtl: Sequence[str], fpga: Fpga) -> str:
 	@echo "the device file names no program that places and routes (fpga.place)" && false
 """
     )
+    sim = f"""sim: build/{name}.cf build/sim
+	build/sim
+build/sim: {" ".join(tested)}
+	mkdir -p build
+	$(CC) -std=c11 -O2 -Wall -Wextra -Iinclude -o $@ $^
+
+"""
     return f"""# Made by OpenInfer: do not edit.
 RTL = {" ".join(rtl)}
 
-.PHONY: all sim synth pnr driver clean
+.PHONY: all {"sim " * bool(tested)}synth pnr driver clean
 
-all: sim
+all: build/{name}.cf
 
 build/{name}.cf: $(RTL) tb/{name}_tb.vhd
 	mkdir -p build
 	ghdl -a {_GHDL} -Werror $(RTL) tb/{name}_tb.vhd
 	touch $@
 
-sim: build/{name}.cf
-	ghdl -r {_GHDL} {name}_tb -gscript=tb/script.txt
-
-build/{name}.v: build/{name}.cf
+{sim * bool(tested)}build/{name}.v: build/{name}.cf
 	ghdl --synth {_GHDL} --out=verilog {name} | awk -f synth/complete.awk > $@
 
 synth: build/{name}.v
@@ -56,9 +63,10 @@ clean:
 """
 
 
-def readme(name: str, device: str, places: CircuitMap, sequencer: Sequencer) -> str:
+def readme(name: str, device: str, places: CircuitMap, sequencer: Sequencer, *, has_sim: bool) -> str:
     """What is here, and how it is used."""
     kept = f", and as much again for a step that fails: {places.state_bytes} bytes" if places.keeps_state else ""
+    sim = "| `make sim` | simulates steps, through the driver, and compares results | ghdl, a C compiler |\n"
     return f"""# {name}, as a circuit
 
 Made by OpenInfer for the device {device}. VHDL-2008 with `numeric_std` alone; the entity is `{name}`.
@@ -66,13 +74,13 @@ Made by OpenInfer for the device {device}. VHDL-2008 with `numeric_std` alone; t
 | what | where |
 |---|---|
 | circuit | `rtl/`, in the order that the Makefile names them |
-| test bench | `tb/`: commands of `tb/script.txt`, or from the standard input |
+| test bench | `tb/`: transfers on the bus, by commands from the standard input |
 | driver in C | `include/{name}.h`, `include/{name}_bus.h`, `driver/{name}.c` |
 
 | command | what it does | needs |
 |---|---|---|
-| `make sim` | runs the steps of the script, and compares their results | ghdl |
-| `make synth` | maps the circuit; no latch and no warning of `check` | ghdl, yosys |
+| `make` | analyses the circuit | ghdl |
+{sim * has_sim}| `make synth` | maps the circuit; no latch and no warning of `check` | ghdl, yosys |
 | `make pnr` | places and routes it | what the device file names |
 | `make driver` | compiles the driver | a C compiler |
 

@@ -3,9 +3,37 @@
 import re
 import textwrap
 
-from openinfer.synth.targets.cstyle.names import comment
+from openinfer.synth.targets.cstyle.names import comment, project_name
 
 _WIDTH = 112
+_RESERVED = """
+abs access after alias all and architecture array assert assume assume_guarantee attribute begin block body buffer bus
+case component configuration constant context cover default disconnect downto else elsif end entity exit fairness file
+for force function generate generic group guarded if impure in inertial inout is label library linkage literal loop
+map mod nand new next nor not null of on open or others out package parameter port postponed procedure process
+property protected pure range record register reject release rem report restrict restrict_guarantee return rol ror
+select sequence severity shared signal sla sll sra srl strong subtype then to transport type unaffected units until
+use variable vmode vprop vunit wait when while with xnor xor
+"""  # the words of VHDL-2008
+_DECLARED = """
+bit boolean character false ieee integer line natural numeric_std oi positive real runtime signed state std std_logic
+std_logic_1164 std_logic_vector std_ulogic string text time to_signed to_unsigned true unsigned work busy clk failed
+failure rst start
+"""  # what the circuit of a program, or a library, has already
+_FAMILIES = re.compile(r"(bus|busy|host|oi|ram|rom|sequencer)(_.*)?")
+"""Names of signals inside the circuit."""
+
+
+def circuit_name(text: str) -> str:
+    """The nearest name that a project can have whose files are VHDL as well.
+
+    >>> circuit_name("My net"), circuit_name("signal"), circuit_name("ram_addr")
+    ('my_net', 'signal_net', 'n_ram_addr')
+    """
+    own = project_name(text)
+    if _FAMILIES.fullmatch(own):
+        return f"n_{own}"
+    return f"{own}_net" if own in (*_RESERVED.split(), *_DECLARED.split()) else own
 
 
 def plain(text: str, longest: int = 40) -> str:

@@ -12,10 +12,10 @@ from openinfer.synth.targets.c.buildfiles import weight_files
 from openinfer.synth.targets.c.code_files import CodeFiles
 from openinfer.synth.targets.c.host_source import HostSource
 from openinfer.synth.targets.c.hosted_project import HostedProject
+from openinfer.synth.targets.c.selftest import selftest
 from openinfer.synth.targets.cstyle.fold import folded
 from openinfer.synth.targets.cstyle.host.file import HostFile
 from openinfer.synth.targets.cstyle.library import KernelLibrary, UsedKernel
-from openinfer.synth.targets.cstyle.names import project_name
 from openinfer.synth.targets.cstyle.statements import Printed
 from openinfer.synth.targets.project import Files, Golden, ProjectOptions
 from openinfer.synth.targets.vhdl.buildfiles import makefile, readme
@@ -23,10 +23,10 @@ from openinfer.synth.targets.vhdl.host import DriverSource, bus_header, quiet, r
 from openinfer.synth.targets.vhdl.machine import FpgaMachine
 from openinfer.synth.targets.vhdl.map import memory_map
 from openinfer.synth.targets.vhdl.memories import ram_text, rom_text
+from openinfer.synth.targets.vhdl.names import circuit_name
 from openinfer.synth.targets.vhdl.sequencer import Sequencer
 from openinfer.synth.targets.vhdl.top import sequencer_text, top_text
 from openinfer.synth.targets.vhdl.unit import KernelUnit
-from openinfer.synth.targets.vhdl.vectors import script
 
 _MADE = "-- Made by OpenInfer: do not edit.\n"
 _BANNER = "/* Made by OpenInfer. */\n"
@@ -36,8 +36,7 @@ class VhdlProject(HostedProject):
     """The files of a program, and the facts about them that others need."""
 
     def __init__(self, placed: Placed, options: ProjectOptions, machine: FpgaMachine) -> None:
-        own = project_name(options.name)
-        super().__init__(HostSource(own if own not in _TAKEN else f"{own}_net", quiet(placed), options))
+        super().__init__(HostSource(circuit_name(options.name), quiet(placed), options))
         self.machine = machine
         self.places = memory_map(placed)
         self.sequencer = Sequencer(placed, self.places, self.name)
@@ -113,15 +112,22 @@ class VhdlProject(HostedProject):
         }
 
     def files(self, golden: Sequence[Golden] = ()) -> Files:
-        """All files but the plan, by their paths; golden values make the script of the test bench."""
+        """All files but the plan, by their paths; golden values make a program that runs them in a simulation."""
         banner = self._host.banner()
         found: Files = {**self.rtl, **self.bench, **self._code(banner, zlib.crc32(self.blob))}
         found |= weight_files(self.name, self.options.weights, self.blob, self.placed.rules.alignment, banner)
-        found["tb/script.txt"] = script(self, golden)
+        if golden:
+            found["tb/main.c"] = banner + folded(selftest(self, golden))
+            found["tb/simulation.c"] = banner + resource("tb", "simulation.c").replace("NAME", self.name)
         found["synth/complete.awk"] = resource("synth", "complete.awk")
-        found["Makefile"] = makefile(self.name, list(self.rtl), self.machine.fpga)
-        found["README.md"] = readme(self.name, self.options.device, self.places, self.sequencer)
+        found["Makefile"] = makefile(self.name, list(self.rtl), self.machine.fpga, self._tested(golden))
+        found["README.md"] = readme(self.name, self.options.device, self.places, self.sequencer, has_sim=bool(golden))
         return found
+
+    def _tested(self, golden: Sequence[Golden]) -> tuple[str, ...]:
+        """The sources of the program that runs golden steps."""
+        weights = {"file": (), "array": ("src/weights.c",), "incbin": ("src/weights.S",)}[self.options.weights]
+        return ("tb/main.c", "tb/simulation.c", *self.sources, *weights) if golden else ()
 
     # --- what modules ask -----------------------------------------------------------------------------------------
 
@@ -143,9 +149,6 @@ class VhdlProject(HostedProject):
     def timed_code(self) -> tuple[dict[str, str], tuple[str, ...]]:
         """The code itself: the circuit counts its clocks."""
         return self.code(), self.sources
-
-
-_TAKEN = ("oi", "oi_bus", "runtime")
 
 
 def _nodes(step: KernelStep) -> tuple[int, ...]:

@@ -58,7 +58,7 @@ class CellGrid:
 
 
 class SliceCode:
-    """What slices are, and goes over their cells."""
+    """Says what slices are, and goes over their cells."""
 
     def __init__(self, code: SequencerCode, sizes: SizeCode, indices: IndexCode) -> None:
         self._code = code

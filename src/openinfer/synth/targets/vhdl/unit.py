@@ -76,7 +76,7 @@ class KernelUnit:
     # --- text -----------------------------------------------------------------------------------------------------
 
     def ports(self) -> list[tuple[str, str, str]]:
-        """ProgramNames, modes and types, but for the clock and the reset."""
+        """Names, modes and types, but for the clock and the reset."""
         shape = self.shape
         found = [("start", "in", "std_logic"), ("done", "out", "std_logic"), ("failed", "out", "std_logic")]
         found += memory_ports(shape, has_rom=self.uses_rom)
