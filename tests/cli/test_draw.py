@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
 import openinfer.cli.draw
+from openinfer.cli.app import app
 from openinfer.cli.draw import draw
 from openinfer.errors import OpenInferError
 from openinfer.lang import load_graph
@@ -126,3 +128,36 @@ def test_a_bad_graph_leaves_no_picture(tmp_path: Path) -> None:
     with pytest.raises(OpenInferError):
         draw(str(tmp_path / "bad.oig"), str(tmp_path / "g.svg"))
     assert os.listdir(tmp_path) == ["bad.oig"]
+
+
+LOOPED = """
+dynamic { x: f32[B]; } volatile { y: f32[B]; }
+block entry { transfer x >> y; loop twice (i in 0..2) { t = op relu(y); op neg(t) >> y; } return y; }
+"""
+
+
+def drawn(folder: Path, *options: str) -> str:
+    (folder / "loop.oig").write_text(LOOPED, encoding="utf-8")
+    done = CliRunner().invoke(app, ["draw", str(folder / "loop.oig"), *options])
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_sizes_settle_the_types_in_the_picture(tmp_path: Path) -> None:
+    assert "f32[5]" not in drawn(tmp_path)
+    text = drawn(tmp_path, "--size", "B=5")
+    assert text.count("f32[5]") > 3
+    assert ">f32[B]<" not in text
+
+
+def test_collapse_takes_kinds_and_names_and_leaves_small_graphs_open(tmp_path: Path) -> None:
+    for what in ("loops", "twice"):
+        assert "relu" not in drawn(tmp_path, "--collapse", what)
+    assert "relu" in drawn(tmp_path, "--collapse", "auto")
+    with pytest.raises(typer.BadParameter, match="no block, loop or scope is called 'thrice'"):
+        draw(str(tmp_path / "loop.oig"), collapse=["thrice"])
+
+
+def test_auto_collapses_large_graphs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(openinfer.cli.draw, "LARGE", 3)
+    assert "relu" not in drawn(tmp_path, "--collapse", "auto")

@@ -14,6 +14,7 @@ from tests.growth.families import Family
 from openinfer import Graph, ModelLoader, Simulator
 from openinfer.check import check
 from openinfer.ir.dot import graph_dot
+from openinfer.ir.dot_sheet import DotOptions
 from openinfer.lang import parse
 from openinfer.lang.format import format_source
 from openinfer.oinf import save_file
@@ -59,7 +60,8 @@ def everything(family: Family, n: int, folder: Path) -> dict[str, int]:
     model = model_of(family, n, folder)
     graph = counted.run("parse", lambda: parse(text)).graph
     counted.text("format", lambda: format_source(text))
-    counted.text("draw", lambda: graph_dot(graph))
+    # Columns of one length: those that are made by themselves begin at some size, and what they repeat with them.
+    counted.text("draw", lambda: graph_dot(graph, DotOptions(column=8)))
     document = counted.run("to JSON", graph.to_json)
     counted.run("from JSON", lambda: Graph.from_json(document))
     counted.run("simulator", lambda: Simulator(model).make_executor(graph))

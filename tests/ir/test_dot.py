@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
@@ -48,11 +49,14 @@ from openinfer.ir import (
     Yield,
 )
 from openinfer.ir.dot import graph_dot
+from openinfer.ir.dot_sheet import DotOptions
 from openinfer.ir.expr import Num, Ref
 from openinfer.ir.values import StrValue, VarValue
 
 FOLDER = Path(__file__).parent / "golden"
 SOURCES = sorted(FOLDER.glob("*.oig"))
+whole_dot = partial(graph_dot, options=DotOptions(folds_weights=False, column=0))
+"""Pictures in which every variable and weight has its own shape, in one column."""
 GOLDEN = ("minimal", "decode", "consumers")
 HOSTILE = (
     'a"b',
@@ -183,7 +187,7 @@ def check_body(nodes: tuple[Node, ...], box: str, inside: dict[str, str], labels
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.stem)
 def test_every_node_stands_in_the_box_of_its_block_loop_or_scope(path: Path) -> None:
     drawn = sketch_of(path)
-    inside, labels = boxes(graph_dot(drawn))
+    inside, labels = boxes(whole_dot(drawn))
     for number, block in enumerate(drawn.blocks.values()):
         assert labels[f"cluster_b{number}"].startswith(f"block {block.name}")
         assert inside[f"cluster_b{number}"] == "openinfer"
@@ -193,7 +197,7 @@ def test_every_node_stands_in_the_box_of_its_block_loop_or_scope(path: Path) -> 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.stem)
 def test_every_variable_is_drawn_with_its_type(path: Path) -> None:
     drawn = sketch_of(path)
-    _, labels = boxes(graph_dot(drawn))
+    _, labels = boxes(whole_dot(drawn))
     shapes = [label for name, label in labels.items() if re.fullmatch(r"v\d+", name)]
     for variable in drawn.vars.values():
         indices = f"({', '.join(variable.table_indices)})" if variable.table_indices else ""
@@ -208,7 +212,7 @@ def test_every_variable_is_drawn_with_its_type(path: Path) -> None:
 def test_nodes_that_follow_each_other_are_connected(path: Path) -> None:
     """By an edge, or by a value that the first writes and the second reads."""
     drawn = sketch_of(path)
-    text = graph_dot(drawn)
+    text = whole_dot(drawn)
     inside, _ = boxes(text)
     heads: dict[str, set[str]] = {}
     for tail, head, _ in edges(text):
@@ -227,7 +231,7 @@ def drawing(body: str, blocks: str = "") -> str:
         dynamic { x: f32[D]; c: bool; } volatile { y: f32[D]; W(l): f32[D, D] @pattern("W.{l}"); }
         constant { eps: f32; } persistent { step: i32; K(l, t): f32[D] @table @fixed(l=4); }
     """
-    return graph_dot(sketch(f"{declared} block entry {{ {body} }} {blocks}"))
+    return whole_dot(sketch(f"{declared} block entry {{ {body} }} {blocks}"))
 
 
 def look_of(text: str, tail: str, head: str) -> str:
@@ -284,7 +288,7 @@ def test_branches_are_dashed_and_carry_the_condition() -> None:
 
 
 def test_dotted_edges_join_yields_and_awaits() -> None:
-    text = graph_dot(sketch_of(FOLDER / "consumers.oig"))
+    text = whole_dot(sketch_of(FOLDER / "consumers.oig"))
     inside, labels = boxes(text)
     found = sorted((labels[inside[a]], labels[inside[b]]) for a, b, look in edges(text) if "dotted" in look)
     consumers = ("block in_place", "block on_left", "block on_right")
@@ -302,12 +306,12 @@ def test_a_dep_is_an_edge_between_its_partners_and_a_barrier_is_a_node() -> None
 
 def test_a_dep_without_partners_is_a_node() -> None:
     nodes = (Node(Dep("f", "g")), Node(Return()))
-    _, labels = boxes(graph_dot(Graph.of((), (), (Block("entry", nodes),))))
+    _, labels = boxes(whole_dot(Graph.of((), (), (Block("entry", nodes),))))
     assert labels["n0"] == "dep after(f), before(g)"
 
 
 def test_constraints_are_shown_on_nodes_and_blocks() -> None:
-    text = graph_dot(sketch_of(FOLDER / "ordering.oig"))
+    text = whole_dot(sketch_of(FOLDER / "ordering.oig"))
     _, labels = boxes(text)
     assert labels["cluster_b0"] == 'block entry with placement = "gpu", stream = 2'
     assert 'matmul with fuse = true, group = "first", no_reorder = true' in labels.values()
@@ -340,8 +344,8 @@ def test_a_temporary_that_is_written_first_is_drawn_only_there() -> None:
 
 def test_graphs_that_would_not_pass_the_checks_can_be_drawn() -> None:
     cycle = Block("entry", (Node(Branch("c", "entry", "gone")), Node(Scope("s", ())), Node(Await(("x",)))))
-    svg(graph_dot(Graph.of((), (), (cycle, Block("empty", ()), Block("b", (Node(Await(("x",))),))))))
-    svg(graph_dot(Graph.of((), (), ())))
+    svg(whole_dot(Graph.of((), (), (cycle, Block("empty", ()), Block("b", (Node(Await(("x",))),))))))
+    svg(whole_dot(Graph.of((), (), ())))
 
 
 # --- hostile names --------------------------------------------------------------------------------------------------
@@ -387,7 +391,7 @@ def graph_named(name: str) -> Graph:
 
 @pytest.mark.parametrize("name", HOSTILE, ids=ascii)
 def test_no_name_changes_the_tokens_of_the_text(name: str) -> None:
-    text, harmless = graph_dot(graph_named(name)), graph_dot(graph_named("n" * len(name)))
+    text, harmless = whole_dot(graph_named(name)), whole_dot(graph_named("n" * len(name)))
     assert text.isascii()
     assert re.search(r"[\x00-\x09\x0b-\x1f]", text) is None
     found, expected = list(dot_tokens(text)), list(dot_tokens(harmless))
@@ -402,14 +406,14 @@ def test_no_name_changes_the_tokens_of_the_text(name: str) -> None:
 
 @pytest.mark.parametrize("name", HOSTILE, ids=ascii)
 def test_graphviz_shows_every_name_as_it_is(name: str) -> None:
-    shown = svg_words(graph_dot(graph_named(name)))
+    shown = svg_words(whole_dot(graph_named(name)))
     assert {printable(name).strip(), f"block a{printable(name)}", f"{printable(name)}k({printable(name)})"} <= shown
     tooltip = printable("".join(c if ord(c) <= 0xFFFF else f"\\U{ord(c):08x}" for c in name))
     assert f"branch {tooltip} a{tooltip} gone{tooltip}" in shown
 
 
 def test_very_long_names_are_cropped() -> None:
-    text = graph_dot(graph_named("n" * 100_000))
+    text = whole_dot(graph_named("n" * 100_000))
     assert len(text) < 60_000
 
 
@@ -419,7 +423,7 @@ def test_very_long_names_are_cropped() -> None:
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.stem)
 def test_graphviz_draws_every_graph(path: Path) -> None:
     drawn = sketch_of(path)
-    shown = svg_words(graph_dot(drawn))
+    shown = svg_words(whole_dot(drawn))
     assert {f"block {name}" for name in drawn.blocks} <= shown
 
 

@@ -6,7 +6,7 @@ Names never become identifiers of the DOT text: they only stand in labels and to
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from openinfer.errors import printable
+from openinfer.errors import counted, printable
 from openinfer.ir.expr import ONE
 from openinfer.ir.graph import (
     Assign,
@@ -44,43 +44,39 @@ KINDS = {
     "temporary": ("#ffffff", "#767676", {"shape": "ellipse", "style": '"filled"', "margin": '"0.02,0.01"'}),
 }
 _FONT = "Helvetica,Arial,sans-serif"
-_DARK = "#3c4654"
-_GREY = "#8a8a8a"
-_FLOW = "#b4511f"
-_DEP = "#a01c3c"
+DARK = "#3c4654"
+GREY = "#8a8a8a"
 
-ORDER: Look = {"color": f'"{_GREY}"', "penwidth": "0.7", "arrowsize": "0.45"}
-INDEX: Look = {"penwidth": "0.6", "arrowhead": "odot", "arrowsize": "0.5"}
-BRANCH: Look = {"style": "dashed", "color": f'"{_FLOW}"', "fontcolor": f'"{_FLOW}"'}
-HAND_OVER: Look = {
-    "style": "dotted",
-    "color": f'"{_FLOW}"',
-    "fontcolor": f'"{_FLOW}"',
-    "penwidth": "1.6",
-}
-DEP: Look = {"style": "bold", "color": f'"{_DEP}"', "fontcolor": f'"{_DEP}"', "weight": "0"}
 START: Look = {
     "shape": "circle",
     "label": '""',
     "style": '"filled"',
-    "fillcolor": f'"{_DARK}"',
+    "fillcolor": f'"{DARK}"',
     "width": "0.12",
     "height": "0.12",
 }
-EMPTY: Look = {"shape": "plaintext", "label": f'<<FONT COLOR="{_GREY}"><I>empty</I></FONT>>'}
+COLUMN_MARK: Look = {"shape": "plaintext", "margin": '"0.02,0.02"', "height": "0.2"}
+EMPTY: Look = {"shape": "plaintext", "label": f'<<FONT COLOR="{GREY}"><I>empty</I></FONT>>'}
 _COMPUTE: Look = {
     "shape": "box",
     "style": '"rounded,filled"',
     "fillcolor": '"#ffffff"',
-    "color": f'"{_DARK}"',
+    "color": f'"{DARK}"',
     "penwidth": "1.6",
 }
-_CONTROL: Look = {"shape": "box", "style": '"rounded,filled"', "fillcolor": '"#e6e9ee"', "color": f'"{_DARK}"'}
+_COLLAPSED: Look = {
+    "shape": "box",
+    "style": '"rounded,filled"',
+    "fillcolor": '"#f3f5f7"',
+    "color": '"#7b8794"',
+    "peripheries": "2",
+}
+_CONTROL: Look = {"shape": "box", "style": '"rounded,filled"', "fillcolor": '"#e6e9ee"', "color": f'"{DARK}"'}
 _BARRIER: Look = {
     "shape": "box",
     "style": '"filled"',
-    "fillcolor": f'"{_DARK}"',
-    "color": f'"{_DARK}"',
+    "fillcolor": f'"{DARK}"',
+    "color": f'"{DARK}"',
     "width": "3",
     "height": "0.2",
 }
@@ -90,15 +86,12 @@ CONSUMER_BOX = f"{BLOCK_BOX}, labeljust=r"
 LOOP_BOX = 'style="rounded,filled", color="#7b8794", fillcolor="#f3f5f7", penwidth=1, margin=12, fontsize=11'
 SCOPE_BOX = 'style="rounded,dashed", color="#7b8794", penwidth=1, margin=12, fontsize=11'
 
-_LEGEND = "".join(
-    f'<TD BGCOLOR="{fill}" COLOR="{line}" BORDER="1">&#160;{name}&#160;</TD>' for name, (fill, line, _) in KINDS.items()
-)
+COLUMN_BOX = 'style="invis", margin=4'
 HEADER = (
     "graph [compound=true, newrank=true, nodesep=0.22, ranksep=0.24, pad=0.2, labelloc=t, labeljust=l];",
     f'graph [fontname="{_FONT}", fontsize=10];',
-    f'graph [label=<<TABLE BORDER="0" CELLBORDER="0" CELLSPACING="4" CELLPADDING="2"><TR>{_LEGEND}</TR></TABLE>>];',
     f'node [fontname="{_FONT}", fontsize=11, margin="0.12,0.06", height=0.3, width=0.5, penwidth=1];',
-    f'edge [fontname="{_FONT}", fontsize=9, color="{_DARK}", fontcolor="{_DARK}", arrowsize=0.6, penwidth=1];',
+    f'edge [fontname="{_FONT}", fontsize=9, color="{DARK}", fontcolor="{DARK}", arrowsize=0.6, penwidth=1];',
 )
 
 
@@ -160,10 +153,13 @@ def wrapped(items: Sequence[str], separator: str = ",") -> list[str]:
     return [line for line in lines if line]
 
 
-def label(title: str, *small: str) -> str:
-    """A bold line, and small ones below it."""
+def label(title: str, *small: str, weights: Sequence[str] = ()) -> str:
+    """A bold line, small ones below it, and those of weights on their colour."""
     rows = [f"<TR><TD><B>{markup(cropped(title))}</B></TD></TR>"]
     rows += [f'<TR><TD><FONT POINT-SIZE="9" COLOR="#444444">{markup(line)}</FONT></TD></TR>' for line in small]
+    fill, line_color, _ = KINDS["constant"]
+    cell = f'<TD BGCOLOR="{fill}" BORDER="1" COLOR="{line_color}" CELLPADDING="1">'
+    rows += [f'<TR>{cell}<FONT POINT-SIZE="9">{markup(cropped(line))}</FONT></TD></TR>' for line in weights]
     return f'<<TABLE BORDER="0" CELLBORDER="0" CELLSPACING="0" CELLPADDING="0">{"".join(rows)}</TABLE>>'
 
 
@@ -207,13 +203,15 @@ class Cluster:
 # --- looks ----------------------------------------------------------------------------------------------------------
 
 
-def variable_look(name: str, declared: VarDecl | None, temporary: Assign | None) -> Look:
-    """How a variable is drawn; that of ``t = op`` has no type yet."""
+def variable_look(name: str, declared: VarDecl | None, temporary: Assign | None, bound_type: str = "") -> Look:
+    """How a variable is drawn; the types that a binding found go before those that were declared."""
     if declared is not None:
         indices = f"({', '.join(declared.table_indices)})" if declared.table_indices else ""
-        shown = cropped(type_text(declared.dtype.name, declared.dims))
+        shown = cropped(bound_type or type_text(declared.dtype.name, declared.dims))
         more = wrapped(_extras(declared), "")
         return _shape(declared.kind.value, label(declared.name + indices, shown, *more), var_text(declared))
+    if bound_type:
+        return _shape("temporary", label(name, cropped(bound_type)), f"{name}: {bound_type}")
     if temporary is None or temporary.dtype is None:
         return _shape("temporary", label(name), name)
     shown = type_text(temporary.dtype.name, temporary.dims or ())
@@ -227,6 +225,25 @@ def _extras(declared: VarDecl) -> list[str]:
     return [f"@{part}" for part in rest.removeprefix("@").split(" @")] if rest else []
 
 
+def from_elsewhere(look: Look) -> Look:
+    """The look of a variable whose value an earlier column has written."""
+    return look | {"style": f'"{look["style"].strip(chr(34))},dashed"'}
+
+
+def collapsed_look(title: str, count: int, weights: int) -> Look:
+    """How the body of a loop, scope or block is drawn as one shape."""
+    folded = [counted(weights, "weight")] if weights else []
+    text = label(title, counted(count, "node"), weights=folded)
+    return {"label": text, **_COLLAPSED, "tooltip": string(cropped(title, MAX_TOOLTIP))}
+
+
+def column_look(number: int, count: int) -> Look:
+    """The mark above a column."""
+    goes_on = "" if number == 1 else f", goes on from column {number - 1}"
+    text = markup(f"column {number} of {count}{goes_on}")
+    return {"label": f'<<FONT COLOR="{GREY}" POINT-SIZE="9"><I>{text}</I></FONT>>', **COLUMN_MARK}
+
+
 def model_tensor_look(text: str) -> Look:
     """How a tensor is drawn that is named by what the model calls it."""
     return _shape("constant", label(text), text)
@@ -238,8 +255,8 @@ def _shape(kind: str, text: str, tooltip: str) -> Look:
     return {"label": text, **shape, **colors, "tooltip": string(cropped(tooltip, MAX_TOOLTIP))}
 
 
-def node_look(node: Node) -> Look:
-    """How a node is drawn that is neither a box nor a variable."""
+def node_look(node: Node, weights: Sequence[str] = ()) -> Look:
+    """How a node is drawn that is neither a box nor a variable, with the weights that are folded into it."""
     small: Sequence[str] = ()
     look = _COMPUTE
     match node.kind:
@@ -263,7 +280,11 @@ def node_look(node: Node) -> Look:
             return {"label": '<<FONT COLOR="#ffffff">barrier</FONT>>', **_BARRIER, "tooltip": tooltip}
     title = node_name(node) or type(node.kind).__name__.lower()
     lines = [*wrapped(small), *_constraints(node.constraints)]
-    return {"label": label(title, *lines), **look, "tooltip": string(cropped(node_head(node), MAX_TOOLTIP))}
+    return {
+        "label": label(title, *lines, weights=weights),
+        **look,
+        "tooltip": string(cropped(node_head(node), MAX_TOOLTIP)),
+    }
 
 
 def block_title(block: Block) -> str:

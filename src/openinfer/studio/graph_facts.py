@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from openinfer.check.bound import BoundGraph, BoundVar, FromModel, FromPattern
+from openinfer.check.bound import BoundGraph
+from openinfer.check.type_texts import linked_variables, variable_types
 from openinfer.errors import Span
 from openinfer.ir import Assign, Block, BlockCall, Branch, Graph, Loop, Node, Op, Scope
-from openinfer.ir.expr import names
+from openinfer.ir.flow import FlowSource, GraphFlow, node_id
 from openinfer.ir.rules import node_name
 from openinfer.ir.text import node_head
 from openinfer.studio.document import CheckedText
-from openinfer.studio.flow import FlowSource, GraphFlow, node_id
 
 MOST_SHOWN = 60
 """The most children of a container before they are divided into segments, and of a graph before it opens collapsed."""
@@ -46,7 +46,7 @@ class _Picture:
     edges: list[list[str]] = field(default_factory=list)
 
     def facts(self) -> dict[str, Any]:
-        flow = GraphFlow(self.graph, self._linked())
+        flow = GraphFlow(self.graph, linked_variables(self.bound))
         for block, found in flow.blocks():
             place = f"b:{block.name}"
             title = f"block {block.name}"
@@ -64,10 +64,6 @@ class _Picture:
             "collapsed": self.graph.node_count > MOST_SHOWN,
             "bound": self.bound is not None,
         }
-
-    def _linked(self) -> frozenset[str]:
-        found = self.bound.vars.values() if self.bound is not None else ()
-        return frozenset(one.name for one in found if isinstance(one.origin, FromModel | FromPattern))
 
     # --- containers and nodes -------------------------------------------------------------------------------------
 
@@ -143,22 +139,11 @@ class _Picture:
             "runs": [],
         }
 
-    def _types(self) -> dict[str, str]:
+    def _types(self) -> Mapping[str, str]:
         """The types of variables; those of a block are called ``block.name``."""
         if self.bound is not None:
-            return {name: type_text(one, self.bound) for name, one in self.bound.vars.items()}
+            return variable_types(self.bound)
         return {name: f"{one.dtype.name}[{', '.join(map(str, one.dims))}]" for name, one in self.graph.vars.items()}
-
-
-def type_text(variable: BoundVar, bound: BoundGraph) -> str:
-    """A type with numbers for what is settled, and expressions for what differs from step to step."""
-    spelled = variable.dims or (None,) * len(variable.shape)
-    extents = [
-        str(dim) if dim is not None and bound.bounds.keys() & set(names(dim)) else str(extent)
-        for dim, extent in zip(spelled, variable.shape, strict=True)
-    ]
-    table = f" by {', '.join(variable.decl.table_indices)}" if variable.decl and variable.decl.is_indexed else ""
-    return f"{variable.dtype.name}[{', '.join(extents)}]{table}" if extents else f"{variable.dtype.name}{table}"
 
 
 def _shown(block: Block) -> Iterator[Node]:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from openinfer.check.bound import BoundGraph, FromModel, FromPattern
+from openinfer.check.type_texts import bound_type_text
 from openinfer.errors import OpenInferError
 from openinfer.ir import Access, Literal, Node, Op, Operand, Single
 from openinfer.ir.expr import Num
@@ -15,7 +16,6 @@ from openinfer.ops.catalogue import op_facts
 from openinfer.sim import Simulator
 from openinfer.sim.executor import Executor
 from openinfer.studio.document import CheckedText
-from openinfer.studio.graph_facts import type_text
 from openinfer.studio.values import value_facts
 
 
@@ -71,7 +71,7 @@ class Inspector:
         variable = bound.vars[name]
         return {
             "text": str(operand),
-            "type": type_text(variable, bound),
+            "type": bound_type_text(variable, bound),
             "kind": "temporary" if variable.is_temporary else variable.kind.value,
             "is_weight": isinstance(variable.origin, FromModel | FromPattern),
         }
