@@ -20,6 +20,7 @@ PAGES = [
     "docs/quantize.md",
     "docs/simulation.md",
     "docs/synthesis.md",
+    "docs/vhdl.md",
     "docs/implementation.md",
 ]
 PAGES += [f"docs/cookbook/{name}" for name in COOKBOOK]

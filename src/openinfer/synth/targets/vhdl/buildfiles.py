@@ -18,7 +18,7 @@ def makefile(name: str, rtl: Sequence[str], fpga: Fpga, tested: Sequence[str]) -
     place = " ".join(fpga.place)
     pnr = (
         f"""pnr: synth
-	{place} --json build/{name}.json --top {name} --asc build/{name}.asc --report build/{name}.report.json
+	{place} --json build/{name}.json --top {name} {_result(fpga, name)} --report build/{name}.report.json
 """
         if place
         else """pnr: synth
@@ -61,6 +61,12 @@ build/{name}.o: driver/{name}.c
 clean:
 	rm -rf build
 """
+
+
+def _result(fpga: Fpga, name: str) -> str:
+    """The option of a program that places and routes for the file that it writes."""
+    options = {"nextpnr-ice40": f"--asc build/{name}.asc", "nextpnr-ecp5": f"--textcfg build/{name}.config"}
+    return options.get(fpga.place[0].rpartition("/")[2], f"--write build/{name}.routed.json")
 
 
 def readme(name: str, device: str, places: CircuitMap, sequencer: Sequencer, *, has_sim: bool) -> str:
