@@ -3,6 +3,7 @@
 import json
 import xml.etree.ElementTree as ET
 from functools import partial
+from itertools import pairwise
 
 from openinfer.synth.memory.arena import Request
 from openinfer.synth.memory.arena import placed as placed_at
@@ -75,3 +76,17 @@ def test_names_cannot_break_the_picture() -> None:
 
 def test_a_picture_of_nothing_is_a_picture() -> None:
     ET.fromstring(arena_svg([], placed([])))
+
+
+def test_every_step_is_named_on_the_axis_when_there_are_many() -> None:
+    many = [Request(4096, ((at, at + 1),), f"value_{at}") for at in range(60)]
+    names = [f"k{at}_matmul_add_relu" for at in range(61)]
+    drawn = ET.fromstring(arena_svg(many, placed(many), positions=names))
+    texts = list(drawn.iter("{http://www.w3.org/2000/svg}text"))
+    on_the_axis = [one for one in texts if one.text in names]
+    assert [one.text for one in on_the_axis] == names
+    places = [float(one.get("x", "")) for one in on_the_axis]
+    assert min(b - a for a, b in pairwise(places)) >= 13  # a line of text is that high, and the names are turned
+    inside = {one.text for one in texts if (one.text or "").startswith("value_")}
+    assert len(inside) == 60  # narrow rectangles have their names along their height
+    assert max(places) < float(drawn.get("width", ""))

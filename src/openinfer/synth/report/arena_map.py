@@ -81,7 +81,14 @@ def arena_text(requests: Sequence[Request], placement: Placement, width: int = 7
 
 # --- picture ----------------------------------------------------------------------------------------------------------
 
-_LEFT, _TOP, _RIGHT, _BOTTOM = 84, 58, 24, 62
+_LEFT, _TOP, _RIGHT, _BOTTOM = 84, 58, 24, 164
+_USUAL_WIDTH, _MOST_WIDTH = 1000, 4000
+_NAMED_COLUMN = 26
+"""The width of a position that has room for a name along its height."""
+_LINE = 13
+"""The height of a line of text, which turned names on the axis are apart at least."""
+_NAME = 24
+"""The most characters of a name on the axis of time."""
 _COLOURS = (
     "#4e79a7",
     "#f28e2b",
@@ -102,14 +109,17 @@ def arena_svg(
     requests: Sequence[Request],
     placement: Placement,
     positions: Sequence[str] = (),
-    width: int = 1000,
-    height: int = 560,
+    width: int | None = None,
+    height: int = 650,
 ) -> str:
     """The arena as a picture: time to the right, address upwards, a rectangle for each interval of a lifetime.
 
     ``positions`` are names of the positions, for the axis. The fullest position is shaded and its owners are outlined;
-    the line over everything is what is alive. A request's name, place and size appear when it is pointed at.
+    the line over everything is what is alive. A request's name, place and size appear when it is pointed at. Without
+    a width, many positions make it wider, so that each can be named.
     """
+    count = len(live_bytes(requests, placement.alignment))
+    width = width or min(max(_USUAL_WIDTH, _LEFT + _RIGHT + count * _NAMED_COLUMN), _MOST_WIDTH)
     picture = _Picture(requests, placement, width, height)
     font = 'font-family="DejaVu Sans, Helvetica, Arial, sans-serif" font-size="11" fill="#333"'
     size = f'width="{width}" height="{height}"'
@@ -229,14 +239,17 @@ class _Picture:
 
     def labels(self) -> list[str]:
         """The names of the requests, where there is room."""
-        parts = []
         halo = 'stroke="#fff" stroke-opacity="0.6" stroke-width="3" paint-order="stroke" fill="#1a1a1a"'
+        parts = []
         for one in self._pieces():
-            room = int((one.width - 8) / _LETTER)
-            if one.height >= 13 and room >= min(3, len(one.name)):
-                shown = one.name if len(one.name) <= room else one.name[: room - 1] + "~"
-                place = f'x="{one.x + one.width / 2:.1f}" y="{one.y + one.height / 2 + 4:.1f}"'
-                parts.append(f'<text {place} text-anchor="middle" {halo} pointer-events="none">{_plain(shown)}</text>')
+            is_turned = one.width < min(one.height, len(one.name) * _LETTER + 8)
+            along, across = (one.height, one.width) if is_turned else (one.width, one.height)
+            room = int((along - 8) / _LETTER)
+            if across >= _LINE and room >= min(3, len(one.name)):
+                x, y = one.x + one.width / 2, one.y + one.height / 2
+                turn = f' transform="rotate(-90 {x:.1f} {y:.1f})"' if is_turned else ""
+                shown = f'x="{x:.1f}" y="{y + 4:.1f}" text-anchor="middle"{turn} {halo} pointer-events="none"'
+                parts.append(f"<text {shown}>{_plain(_short(one.name, room))}</text>")
         return parts
 
     def _owns(self, request: Request) -> bool:
@@ -265,15 +278,23 @@ class _Picture:
         """The axis of time."""
         base = self._y(0)
         parts = [_line(self._x(0), base, self._end, base, 'stroke="#333"')]
-        for position in _ticks(max(len(self._live) - 1, 0), 20):
-            x = self._x(position + 0.5)
+        most = max(int((self._end - self._x(0)) / _LINE), 1)
+        for position in _ticks(max(len(self._live) - 1, 0), most):
+            x, y = self._x(position + 0.5), base + 8
             name = names[position] if position < len(names) else str(position)
-            shown = name if len(name) <= 14 else name[:13] + "~"
-            parts.append(f'<text x="{x:.1f}" y="{base + 16:.1f}" text-anchor="middle">{_plain(shown)}</text>')
+            turn = f'transform="rotate(-60 {x + 3:.1f} {y + 4:.1f})"'
+            place = f'x="{x + 3:.1f}" y="{y + 4:.1f}" text-anchor="end" {turn}'
+            parts.append(f"<text {place}>{_plain(_short(name, _NAME))}</text>")
         legend = "step; dashed: bytes alive; shaded: the fullest step, outlined: what is alive there"
         middle = (self._x(0) + self._end) / 2
-        parts.append(f'<text x="{middle:.1f}" y="{base + 40:.1f}" text-anchor="middle" fill="#666">{legend}</text>')
+        parts.append(
+            f'<text x="{middle:.1f}" y="{self._height - 10:.1f}" text-anchor="middle" fill="#666">{legend}</text>'
+        )
         return parts
+
+
+def _short(text: str, room: int) -> str:
+    return text if len(text) <= room else text[: room - 1] + "~"
 
 
 def _plain(text: str) -> str:
