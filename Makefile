@@ -105,11 +105,11 @@ build/many_shaders: tests/synth/vulkan/many_shaders.c $(VENV)/.dev
 	@test -e /usr/include/glslang || (apt-get update -qq && apt-get install -y -qq glslang-dev >/dev/null)
 	$(BIN)/python -m tests.synth.vulkan.compiler build
 
-# Every op on every integer dtype and random programs, as circuits in GHDL.
+# Every op on every integer dtype and random programs, as circuits in GHDL; one circuit is placed and routed.
 test-vhdl: $(VENV)/.dev tools
 	@$(call installed,yosys,yosys)
 	@$(call installed,nextpnr-ice40,nextpnr-ice40)
-	$(BIN)/python -m tests.synth.vhdl.suite --programs 200
+	$(BIN)/python -m tests.synth.vhdl.suite --programs 200 --route
 
 # The same on a GPU of this machine, with the figures of bench/gpu, as one file. For another machine, which needs nothing
 # but Python, NumPy, a C compiler and a driver: make bundle, copy build/bundle and the sources there, and run
