@@ -45,7 +45,8 @@ def cuda_library(projects: Sequence[CudaProject], folder: Path, command: Sequenc
         _run([*start, *told, *include, "-c", "-o", objects[-1], f"{project.name}/src/{project.name}.c"], folder)
     for host in hosts.values():
         objects += host_objects(host, (*start, *told))
-    aliases = [f"{project.name}/{ALIASES}" for project in projects]
+    # nvcc takes no files but those it knows.
+    aliases = [word for project in projects for word in ("-Xlinker", f"{project.name}/{ALIASES}")]
     _run([*start, "-shared", *objects, *aliases, "-o", "all.so"], folder)
 
 

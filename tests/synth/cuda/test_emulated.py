@@ -1,5 +1,8 @@
 """Whole CUDA projects where there is no GPU: hosts and kernels as they are, on the emulator of the tests."""
 
+import subprocess
+from pathlib import Path
+
 import numpy as np
 import pytest
 from bench.gpu.decode import TEXT, LlamaShape, saved, with_trials
@@ -67,3 +70,15 @@ def test_a_machine_without_a_gpu_is_told_so(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(OpenInferError, match="no device of this kind was found") as caught:
         Synthesizer("h200", name="net").synthesize(None, graph(text)).build()
     assert caught.value.code is Code.NO_GPU
+
+
+def test_the_emulator_refuses_files_that_nvcc_refuses(tmp_path: Path) -> None:
+    """Random graphs gave nvcc a script of the linker by its name alone: on a GPU, none of them was linked."""
+    script = tmp_path / "aliases.ld"
+    script.write_text("other = 0;\n", "ascii")
+    line = ["nvcc", "-shared", "-o", str(tmp_path / "all.so")]
+    refused, taken = (
+        subprocess.run([*line, *how], capture_output=True, check=False) for how in ([script], ["-Xlinker", script])
+    )
+    assert b"Don't know what to do with" in refused.stderr
+    assert (refused.returncode, taken.returncode) == (1, 0)
