@@ -331,6 +331,13 @@ def test_formatting_changes_nothing_where_the_syntax_is_wrong() -> None:
 # --- fixes ------------------------------------------------------------------------------------------------------------
 
 
+def test_a_missing_semicolon_is_added() -> None:
+    text = in_block("op relu(x) >> y\n return y;")
+    (fix,) = code_fixes(analyse(text, "g.oig"), TextRange(0, len(text)))
+    assert fix.title == "add ';'"
+    assert edited(text, fix.edits) == text.replace(">> y\n", ">> y;\n")
+
+
 def test_a_misspelt_name_is_corrected_in_its_place() -> None:
     text = in_block("op rleu(x) >> y; return y;")
     found = analyse(text, "g.oig")

@@ -14,7 +14,7 @@ from typing import Any
 from lark import Lark, Token, Tree, UnexpectedToken
 from lark.lexer import Lexer
 
-from openinfer.errors import Code, Diagnostic, Source, Span, nearest
+from openinfer.errors import Advice, Code, Diagnostic, Fix, FixPlace, Source, Span, nearest
 from openinfer.lang.habits import HabitPlace, Hint, hint
 from openinfer.lang.tokens import CONTEXTUAL, STATEMENT_WORDS, SYMBOLS, WORDS, SourceToken, tokens
 
@@ -180,7 +180,8 @@ class _Parse:
                 return
             if missing == "_SEMICOLON" and self.previous is not None:
                 end = self.previous.end_pos
-                self._report(Code.SYNTAX, "missing ';' here", SourceToken("_SEMICOLON", "", end, end))
+                advice = Advice("statements and declarations end with ';'", Fix(";", place=FixPlace.END))
+                self._report(Code.SYNTAX, "missing ';' here", SourceToken("_SEMICOLON", "", end, end), advice)
             else:
                 self._unexpected(token)
             self.state.feed_token(SourceToken(missing, "", token.start_pos, token.start_pos))
