@@ -389,9 +389,13 @@ def graph_named(name: str) -> Graph:
     return Graph.of((), variables, blocks)
 
 
+@pytest.mark.parametrize(
+    "collapsed", [None, frozenset(), frozenset({"loops", "blocks"})], ids=["whole", "folded", "collapsed"]
+)
 @pytest.mark.parametrize("name", HOSTILE, ids=ascii)
-def test_no_name_changes_the_tokens_of_the_text(name: str) -> None:
-    text, harmless = whole_dot(graph_named(name)), whole_dot(graph_named("n" * len(name)))
+def test_no_name_changes_the_tokens_of_the_text(name: str, collapsed: frozenset[str] | None) -> None:
+    options = DotOptions(collapsed=collapsed or frozenset(), folds_weights=collapsed is not None)
+    text, harmless = (graph_dot(graph_named(one), options) for one in (name, "n" * len(name)))
     assert text.isascii()
     assert re.search(r"[\x00-\x09\x0b-\x1f]", text) is None
     found, expected = list(dot_tokens(text)), list(dot_tokens(harmless))

@@ -96,9 +96,9 @@ def body_uses(nodes: Iterable[Node]) -> BodyUses:
     read: dict[str, None] = {}
     written: dict[str, None] = {}
     for node in inside:
-        own = set(names_written(node))
-        before = Counter(_all_names(node)) - Counter(names_written(node))
+        own = names_written(node)
+        before = Counter(_all_names(node)) - Counter(own)
         read.update((name, None) for name in before if name not in written)
         written.update((name, None) for name in own if not isinstance(node.kind, Assign))
     indices = {node.kind.index for node in inside if isinstance(node.kind, Loop)}
-    return BodyUses(tuple(name for name in read if name not in indices), tuple(sorted(written)), names_used(inside))
+    return BodyUses(tuple(name for name in read if name not in indices), tuple(written), names_used(inside))
