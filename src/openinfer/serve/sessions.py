@@ -22,6 +22,9 @@ from openinfer.serve.watching import ModelWatcher
 from openinfer.serve.work import GRACE, Job, WorkQueue, queue_full
 from openinfer.synth.run.module import CompiledModule
 
+PATIENCE = 1.0
+"""So many seconds a new session waits for one that is being worked on or saved to make room."""
+
 
 @dataclass
 class _Session:
@@ -62,7 +65,8 @@ class SessionPool:
         """How many jobs wait for another of their sequence."""
         self._free: list[CompiledModule] = [module]
         self._made = 1
-        self._lock = threading.RLock()
+        self._lock = threading.Condition()
+        """Is notified when a session is let go of."""
         self._ended = threading.Event()
         self.queue = WorkQueue(options.max_queue)
         watcher.sessions(lambda: len(self._sessions))
@@ -146,7 +150,12 @@ class SessionPool:
             if part.ends:
                 self._end(session)
         finally:
-            session.lock.release()
+            self._let_go(session)
+
+    def _let_go(self, session: _Session) -> None:
+        session.lock.release()
+        with self._lock:
+            self._lock.notify_all()
 
     def _claimed(self, part: SequencePart) -> _Session:
         """The session of a part, locked."""
@@ -156,7 +165,7 @@ class SessionPool:
             session.lock.acquire()
             if not session.is_gone:
                 return session
-            session.lock.release()
+            self._let_go(session)
 
     def _opened(self, name: str, *, starts: bool) -> _Session:
         """A session that is not in memory: a new one, or one that was saved."""
@@ -180,16 +189,20 @@ class SessionPool:
         if not self._free and self._made < self.most:
             self._free.append(self._first.another())
             self._made += 1
+        if not self._lock.wait_for(self._has_room, PATIENCE if self._states is not None else 0):
+            message = f"{self.most} sessions are open, and there is memory for no more"
+            raise ServingError(Diagnostic(Code.QUEUE_FULL, message, None, "end one with sequence_end, or come later"))
+        return self._free.pop()
+
+    def _has_room(self) -> bool:
+        """Whether there is a free instance, if need be that of a session which nobody works on and which is saved."""
         if not self._free and self._states is not None:
             for one in sorted(self._sessions.values(), key=lambda one: one.used):
                 if not self._free and one.lock.acquire(blocking=False):
                     if self._saved(one):
                         self._forget(one)
                     one.lock.release()
-        if not self._free:
-            message = f"{self.most} sessions are open, and there is memory for no more"
-            raise ServingError(Diagnostic(Code.QUEUE_FULL, message, None, "end one with sequence_end, or come later"))
-        return self._free.pop()
+        return bool(self._free)
 
     def _forget(self, session: _Session) -> None:
         """Take a session out of memory; its lock is held."""
@@ -249,7 +262,7 @@ class SessionPool:
                 if is_idle and (is_saved or self._states is None):
                     self._forget(session)
         finally:
-            session.lock.release()
+            self._let_go(session)
 
 
 def session_bytes(module: CompiledModule) -> int:

@@ -61,7 +61,7 @@ def number(value: int, type_: WireType) -> str:
     r"""A constant.
 
     >>> number(-3, WireType("signed", 4)), number(1 << 40, WireType("unsigned", 41))[:18]
-    ('to_signed(-3, 4)', 'unsigned\\'("1000000')
+    ('to_signed(-3, 4)', 'unsigned\'("1000000')
     """
     if type_ == BOOLEAN:
         return "true" if value else "false"
