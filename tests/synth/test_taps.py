@@ -8,15 +8,18 @@ import pytest
 from tests.synth.scheduled_in_c import kernel_for, run
 from tests.synth.test_windows import WEIGHTS, Case, contraction, made, whole_numbers
 
+from openinfer import ModelLoader, Simulator
 from openinfer.lang import graph
 from openinfer.loops.interpret import interpret
 from openinfer.loops.ir import Bind, For, Kernel
+from openinfer.oinf import save_file
 from openinfer.synth.pipeline import Synthesizer
 from openinfer.synth.program.ir import KernelStep
 from openinfer.synth.targets.cpu import schedule, windows
-from openinfer.synth.targets.cpu.divide import divided
+from openinfer.synth.targets.cpu.divide import Divide, divided
 from openinfer.synth.targets.cpu.machine import AVX2, AVX512, CpuMachine, runnable
 from openinfer.synth.targets.cpu.taps import CpuTaps
+from openinfer.synth.targets.target import Passes
 
 CASES: list[Case] = [
     ("conv2d", (1, 6, 9, 14), (6, 1, 3, 3), {"pads": [1], "groups": 6}),
@@ -137,3 +140,31 @@ def test_what_follows_a_convolution_in_groups_is_part_of_its_kernel(groups: int)
     plan = Synthesizer("x86-avx512").synthesize(None, graph(text))
     kernels: list[Any] = [one for one in plan.placed.program.steps() if isinstance(one, KernelStep)]
     assert len(kernels) == 1
+
+
+@pytest.mark.parametrize(
+    ("dtype", "x", "w", "strides"),
+    [("f32", (1, 2, 5, 402), (384, 2, 3, 3), (1, 1)), ("i8", (1, 4, 2402), (64, 4, 11), (2,))],
+    ids=["floats", "bytes"],
+)
+def test_features_that_threads_share_have_sums_of_their_own(
+    dtype: str, x: tuple[int, ...], w: tuple[int, ...], strides: tuple[int, ...], tmp_path: Path
+) -> None:
+    array: type[np.generic] = np.float32 if dtype == "f32" else np.int8
+    total = "f32" if dtype == "f32" else "i32"
+    rng = np.random.default_rng(1)
+    save_file(tmp_path / "model.oinf", {"w": rng.integers(-9, 9, w).astype(array)})
+    plane = [(seen - window) // stride + 1 for seen, window, stride in zip(x[2:], w[2:], strides, strict=True)]
+    text = f"""
+    dynamic {{ x: {dtype}{list(x)}; }} constant {{ w: {dtype}{list(w)}; }}
+    volatile {{ y: {total}{[1, w[0], *plane]}; }}
+    block entry {{ op conv{len(plane)}d(x, w, strides={list(strides)}, acc={total}) >> y; return y; }}
+    """
+    with ModelLoader.open(tmp_path / "model.oinf") as model:
+        module = Synthesizer(passes=Passes(divide=Divide(2))).synthesize(model, graph(text)).build()
+        executor = Simulator(model).make_executor(graph(text))
+        given = rng.integers(-9, 9, x).astype(array)
+        for one in (module, executor):
+            one.insert(x=given)
+            one.run_step()
+        np.testing.assert_array_equal(module.fetch("y"), executor.fetch("y"))

@@ -31,6 +31,7 @@ from openinfer.synth.passes.split import split, written_by
 from openinfer.synth.program.cost import cost_of
 from openinfer.synth.program.ir import KernelStep, Program, Value
 from openinfer.synth.targets.cpu.byte_products import are_bytes
+from openinfer.synth.targets.cpu.byte_taps import ByteTaps
 from openinfer.synth.targets.cpu.product import Product, tiled_product
 from openinfer.synth.targets.cpu.tile import CpuTile
 
@@ -141,6 +142,8 @@ def _ways(statement: Statement, parts: int) -> Iterator[_Way]:
             if product.outside.vars and not tile.is_transposed and tile.wanted is None:
                 yield _outside(statement, statement.free.index(product.outside.vars[0]), parts)
             yield from _tiled(statement, tile, product, parts)
+        case Contraction(template=ByteTaps()):
+            return  # Each part would copy all that windows see.
         case Contraction(free=(_, _, *_)):
             yield _outside(statement, 0, parts)
 

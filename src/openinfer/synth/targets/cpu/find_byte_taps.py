@@ -75,6 +75,8 @@ class _Finder:
             return None
         if not groups and (one.a.shape[axis - 1] > _FEW_CHANNELS or not features):
             return None
+        if any(own.window is None and own.tap is not None for own in axes):
+            return None  # These may be channels: their sum has no windows.
         is_window = any(own.window is not None and own.tap is not None for own in axes)
         if not is_window or not self._is_complete(axes, groups, features, inner):
             return None

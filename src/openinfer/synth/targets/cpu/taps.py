@@ -389,7 +389,15 @@ def _zeros(memory: Buffer, start: Scalar, first: int, last: int) -> For:
 
 def weights_at(one: Contraction) -> Affine:
     """Where the weights of the first sum of a contraction with ``CpuTaps`` are."""
-    place = position(one.b, one.b_index)
+    return _outer(one, position(one.b, one.b_index))
+
+
+def sums_at(one: Contraction) -> Affine:
+    """Where its first sum is: features can be divided, so that a loop around it says which."""
+    return _outer(one, position(one.out, one.out_index))
+
+
+def _outer(one: Contraction, place: Affine | None) -> Affine:
     assert place is not None
     gone = {var.name for var in (*one.bound, *one.free)}
     return Affine(place.first, {name: step for name, step in place.steps.items() if name not in gone})

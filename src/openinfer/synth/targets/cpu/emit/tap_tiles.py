@@ -10,7 +10,7 @@ from openinfer.synth.targets.cpu.emit.tiles import stores as stored_sums
 from openinfer.synth.targets.cpu.emit.tiling import PAD, PANEL, TILE_ROW, counted, offset_from
 from openinfer.synth.targets.cpu.intrinsics import chosen, sets_of
 from openinfer.synth.targets.cpu.quantized import are_half_floats
-from openinfer.synth.targets.cpu.taps import CpuTaps, weights_at
+from openinfer.synth.targets.cpu.taps import CpuTaps, sums_at, weights_at
 from openinfer.synth.targets.cpu.tile_shapes import row_sizes
 from openinfer.synth.targets.cstyle.scalars import ScalarPrinter
 from openinfer.synth.targets.cstyle.support import Need
@@ -213,7 +213,8 @@ class _TapLines:
         apart = place.step(one.free[0]) if len(one.free) > 1 else 0
         start = offset_from(one.b.name, self._scalars.position(weights_at(one).scalar()))
         weights = _plus(start, row, apart)
-        to = _plus(_plus(one.out.name, row, one.out.shape[-1]), column, 1)
+        sums = offset_from(one.out.name, self._scalars.position(sums_at(one).scalar()))
+        to = _plus(_plus(sums, row, one.out.shape[-1]), column, 1)
         if run > 1:
             return f"{name}({len(tile.offsets) // run}, {weights}, {_plus(one.a.name, column, 1)}, taps, {to});"
         return (
