@@ -138,12 +138,13 @@ def _exact(value: Scalar, known: Mapping[str, Interval], depth: int, facts: Rang
             return None
 
 
-def _product(one: Interval, other: Interval) -> Interval:
+def product_interval(one: Interval, other: Interval) -> Interval:
+    """The interval of a product."""
     ends = [left * right for left in one for right in other]
     return min(ends), max(ends)
 
 
-def _quotient(one: Interval, other: Interval) -> Interval | None:
+def quotient_interval(one: Interval, other: Interval) -> Interval | None:
     """The interval of a truncated quotient; the divisor is positive."""
     if other[0] < 1:
         return None
@@ -151,7 +152,7 @@ def _quotient(one: Interval, other: Interval) -> Interval | None:
     return min(ends), max(ends)
 
 
-def _remainder(one: Interval, other: Interval) -> Interval | None:
+def remainder_interval(one: Interval, other: Interval) -> Interval | None:
     """The interval of a remainder by a positive divisor; it has the sign of the dividend."""
     if other[0] < 1:
         return None
@@ -162,9 +163,9 @@ def _remainder(one: Interval, other: Interval) -> Interval | None:
 _ARITHMETIC: Mapping[str, Callable[[Interval, Interval], Interval | None]] = {
     "add": lambda one, other: (one[0] + other[0], one[1] + other[1]),
     "sub": lambda one, other: (one[0] - other[1], one[1] - other[0]),
-    "mul": _product,
-    "div": _quotient,
-    "rem": _remainder,
+    "mul": product_interval,
+    "div": quotient_interval,
+    "rem": remainder_interval,
     "min": lambda one, other: (min(one[0], other[0]), min(one[1], other[1])),
     "max": lambda one, other: (max(one[0], other[0]), max(one[1], other[1])),
 }

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
-from openinfer.loops.affine import affine, position, variables
+from openinfer.loops.affine import position, variables
 from openinfer.loops.dim import is_symbolic
 from openinfer.loops.ir import Buffer, Contraction, ScalarVar, Space
 from openinfer.synth.targets.cpu.border import without_border
@@ -12,7 +12,7 @@ from openinfer.synth.targets.cpu.byte_products import GROUP, are_bytes, flipped
 from openinfer.synth.targets.cpu.byte_taps import ByteTaps, ByteWindows
 from openinfer.synth.targets.cpu.machine import CpuMachine
 from openinfer.synth.targets.cpu.product import without_single
-from openinfer.synth.targets.cpu.taps import Along
+from openinfer.synth.targets.cpu.taps import Along, windows_along
 from openinfer.synth.targets.cpu.tile_shapes import tile_shapes
 from openinfer.synth.targets.cpu.window import BAND
 
@@ -67,7 +67,7 @@ class _Finder:
     def _windows(self, axis: int, groups: Sequence[ScalarVar], features: Sequence[ScalarVar]) -> ByteWindows | None:
         """Windows along all axes from one on; the axis before is that of channels."""
         one = self._one
-        along = [self._along(at) for at in range(axis, len(one.a_index))]
+        along = [windows_along(one, at) for at in range(axis, len(one.a_index))]
         axes = [own for own in along if own is not None]
         channel = variables(one.a_index[axis - 1])
         inner = [var for var in one.bound if var.name in channel]
@@ -81,27 +81,6 @@ class _Finder:
         if not is_window or not self._is_complete(axes, groups, features, inner):
             return None
         return self._made(axis, axes, features, inner)
-
-    def _along(self, axis: int) -> Along | None:
-        """The windows along an axis, or None where it is not one window and one tap that say what is seen."""
-        one = self._one
-        place = affine(one.a_index[axis])
-        assert place is not None  # of a window
-        windows = [var for var in one.free if place.step(var)]
-        taps = [var for var in one.bound if place.step(var)]
-        if len(windows) > 1 or len(taps) > 1 or set(place.steps) != {var.name for var in (*windows, *taps)}:
-            return None
-        window, tap = next(iter(windows), None), next(iter(taps), None)
-        return Along(
-            one.a.shape[axis],
-            1 if window is None else self._extents[window],
-            1 if window is None else place.step(window),
-            place.first,
-            1 if tap is None else place.step(tap),
-            1 if tap is None else self._extents[tap],
-            window,
-            tap,
-        )
 
     def _is_complete(
         self,

@@ -5,12 +5,12 @@ from dataclasses import replace
 from math import prod
 from typing import TypeAlias
 
-from openinfer.loops.affine import affine, position, variables
+from openinfer.loops.affine import position, variables
 from openinfer.loops.dim import is_symbolic
 from openinfer.loops.ir import Contraction, Scalar, ScalarVar
 from openinfer.synth.targets.cpu.machine import CpuMachine
 from openinfer.synth.targets.cpu.quantized import are_half_floats
-from openinfer.synth.targets.cpu.taps import Along, CpuTaps, Taps
+from openinfer.synth.targets.cpu.taps import Along, CpuTaps, Taps, windows_along
 from openinfer.synth.targets.cpu.tile_shapes import tile_shapes
 from openinfer.synth.targets.cpu.window import BAND, is_window
 
@@ -78,7 +78,7 @@ class _Finder:
     def _windows(self, at: int, groups: Sequence[ScalarVar], features: Sequence[ScalarVar]) -> Taps | None:
         """Windows along all axes behind that of channels."""
         one = self._one
-        axes = [self._along(axis) for axis in range(at + 1, len(one.a_index))]
+        axes = [windows_along(one, axis) for axis in range(at + 1, len(one.a_index))]
         found = [axis for axis in axes if axis is not None]
         inner = [var for var in one.bound if var.name in variables(one.a_index[at])]
         if len(found) < len(axes) or len(inner) > 1 or not self._is_complete(found, groups, features, inner):
@@ -101,27 +101,6 @@ class _Finder:
                 return False
             step *= extent
         return place is not None
-
-    def _along(self, axis: int) -> Along | None:
-        """The windows along an axis, or None where it is not one window and one tap that say what is seen."""
-        one = self._one
-        place = affine(one.a_index[axis])
-        assert place is not None  # of a window
-        windows = [var for var in one.free if place.step(var)]
-        taps = [var for var in one.bound if place.step(var)]
-        if len(windows) > 1 or len(taps) > 1 or set(place.steps) != {var.name for var in (*windows, *taps)}:
-            return None
-        window, tap = next(iter(windows), None), next(iter(taps), None)
-        return Along(
-            one.a.shape[axis],
-            1 if window is None else self._extents[window],
-            1 if window is None else place.step(window),
-            place.first,
-            1 if tap is None else place.step(tap),
-            1 if tap is None else self._extents[tap],
-            window,
-            tap,
-        )
 
     def _is_complete(
         self,

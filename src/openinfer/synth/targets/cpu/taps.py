@@ -15,7 +15,7 @@ from math import prod
 from operator import and_
 from typing import Any
 
-from openinfer.loops.affine import Affine, position, variables
+from openinfer.loops.affine import Affine, affine, position, variables
 from openinfer.loops.build import flat, index
 from openinfer.loops.ir import (
     ACCUMULATOR,
@@ -385,6 +385,28 @@ def _zeros(memory: Buffer, start: Scalar, first: int, last: int) -> For:
     at = ScalarVar("at")
     store = Store(memory, (start + index(first) + at,), Const(0, memory.dtype))
     return For(at, index(last - first), (store,), LoopKind.PARALLEL)
+
+
+def windows_along(one: Contraction, axis: int) -> Along | None:
+    """The windows along an axis, or None where it is not one window and one tap that say what is seen."""
+    extents = dict(zip((*one.free, *one.bound), (*one.extents, *one.reduced), strict=True))
+    place = affine(one.a_index[axis])
+    assert place is not None  # of a window
+    windows = [var for var in one.free if place.step(var)]
+    taps = [var for var in one.bound if place.step(var)]
+    if len(windows) > 1 or len(taps) > 1 or set(place.steps) != {var.name for var in (*windows, *taps)}:
+        return None
+    window, tap = next(iter(windows), None), next(iter(taps), None)
+    return Along(
+        one.a.shape[axis],
+        1 if window is None else extents[window],
+        1 if window is None else place.step(window),
+        place.first,
+        1 if tap is None else place.step(tap),
+        1 if tap is None else extents[tap],
+        window,
+        tap,
+    )
 
 
 def weights_at(one: Contraction) -> Affine:

@@ -6,7 +6,7 @@ from typing import Literal
 
 from openinfer.dtypes import DType
 from openinfer.loops.dim import span
-from openinfer.loops.intervals import Interval
+from openinfer.loops.intervals import Interval, product_interval, quotient_interval, remainder_interval
 from openinfer.loops.ir import Binary, Bits, Cast, Compare, Const, Load, Round, Scalar, ScalarVar, Select, Unary
 
 WireKind = Literal["signed", "unsigned", "boolean"]
@@ -110,25 +110,6 @@ class WireRanges:
                 return None
 
 
-def _product(one: Interval, other: Interval) -> Interval:
-    ends = [left * right for left in one for right in other]
-    return min(ends), max(ends)
-
-
-def _quotient(one: Interval, other: Interval) -> Interval | None:
-    if other[0] < 1:
-        return None
-    ends = [abs(left) // right * (-1 if left < 0 else 1) for left in one for right in other]
-    return min(ends), max(ends)
-
-
-def _remainder(one: Interval, other: Interval) -> Interval | None:
-    if other[0] < 1:
-        return None
-    most = other[1] - 1
-    return max(min(one[0], 0), -most), min(max(one[1], 0), most)
-
-
 def _shifted_right(one: Interval, other: Interval) -> Interval:
     least, most = max(other[0], 0), min(max(other[1], 0), 64)
     ends = [end >> by for end in one for by in (min(least, 64), most)]
@@ -144,9 +125,9 @@ def _masked(one: Interval, other: Interval) -> Interval | None:
 _BINARY: Mapping[str, Callable[[Interval, Interval], Interval | None]] = {
     "add": lambda one, other: (one[0] + other[0], one[1] + other[1]),
     "sub": lambda one, other: (one[0] - other[1], one[1] - other[0]),
-    "mul": _product,
-    "div": _quotient,
-    "rem": _remainder,
+    "mul": product_interval,
+    "div": quotient_interval,
+    "rem": remainder_interval,
     "min": lambda one, other: (min(one[0], other[0]), min(one[1], other[1])),
     "max": lambda one, other: (max(one[0], other[0]), max(one[1], other[1])),
     "shr": _shifted_right,
