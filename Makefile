@@ -162,7 +162,7 @@ studio:
 # The server with other people's clients, in an environment of its own: they want other versions of what others need.
 SERVE := build/serve
 test-serve: tools $(SERVE)/.installed
-	OMP_NUM_THREADS=1 $(SERVE)/bin/python -m pytest -q tests/serve/*.py
+	OMP_NUM_THREADS=1 $(SERVE)/bin/python -m pytest -q tests/serve/*.py tests/scale/*.py
 
 $(SERVE)/.installed: pyproject.toml
 	test -x $(SERVE)/bin/python || $(PYTHON) -m venv $(SERVE)

@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from openinfer import __version__
+from openinfer.cli.batch import batch
 from openinfer.cli.bench import bench
 from openinfer.cli.devices import devices
 from openinfer.cli.draw import draw
@@ -47,7 +48,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for command in (
-    *(check, run, step, studio, trace, trace_diff, synth, bench, serve, fmt, draw),
+    *(check, run, step, studio, trace, trace_diff, synth, bench, serve, batch, fmt, draw),
     *(import_model, inspect, verify, pack, quantize, ops, devices, explain, demo, lsp, dap),
 ):
     name = "import" if command is import_model else None  # the word is Python's

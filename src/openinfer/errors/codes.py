@@ -165,6 +165,7 @@ class Code(StrEnum):
     REQUEST_TOO_LARGE = "E906"
     BAD_SEQUENCE = "E907"
     BAD_SERVE_OPTION = "E908"
+    BAD_BATCH = "E909"
 
     # W8xx: warnings about devices
     UNKNOWN_DEVICE_KEY = "W801"

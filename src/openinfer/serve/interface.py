@@ -7,13 +7,13 @@ from openinfer.check.bound import BoundGraph
 from openinfer.dtypes import DType
 from openinfer.errors import Code, Diagnostic, ServingError, nearest
 from openinfer.ir import MemoryKind
-from openinfer.ir.expr import Ref
-from openinfer.loops.dim import Dim, expr_of
+from openinfer.loops.dim import Dim
 from openinfer.ops import Array
 from openinfer.serve.datatypes import wire_array, wire_name
 from openinfer.serve.messages import GivenTensor, InferRequest
 from openinfer.serve.problems import bad_request
 from openinfer.synth.plan import Plan
+from openinfer.synth.program.batch import batch_bound
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def interface_of(plan: Plan) -> ModelInterface:
     return ModelInterface(
         {name: _tensor(bound, name, extents[name]) for name in program.inputs},
         {name: _tensor(bound, name, extents[name]) for name in bound.output_names if name in program.outputs},
-        None if MemoryKind.PERSISTENT in kinds else _batch_size(bound, list(extents.values())),
+        batch_bound(program),
         MemoryKind.PERSISTENT in kinds,
     )
 
@@ -85,9 +85,3 @@ def interface_of(plan: Plan) -> ModelInterface:
 def _tensor(bound: BoundGraph, name: str, extents: tuple[int, ...]) -> ServedTensor:
     shape = tuple(-1 if isinstance(extent, Dim) else extent for extent in extents)
     return ServedTensor(name, bound.vars[name].dtype, shape)
-
-
-def _batch_size(bound: BoundGraph, shapes: list[tuple[int, ...]]) -> int | None:
-    firsts = {expr_of(shape[0]) if shape else None for shape in shapes}
-    first = firsts.pop() if len(firsts) == 1 else None
-    return bound.bounds.get(first.name) if isinstance(first, Ref) else None

@@ -1,0 +1,141 @@
+"""``Predictor``: a compiled graph that maps columns to columns, in this process or as an actor of Ray Data."""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from openinfer.check.results import Outputs
+from openinfer.dtypes import DType
+from openinfer.errors import BatchError, Code, Diagnostic, nearest
+from openinfer.ir import MemoryKind
+from openinfer.lang import load_graph
+from openinfer.loops.dim import Dim
+from openinfer.oinf import ModelLoader
+from openinfer.ops import Array
+from openinfer.synth.devices.description import DeviceArch, arch_of
+from openinfer.synth.pipeline import Synthesizer
+from openinfer.synth.program.batch import batch_bound
+from openinfer.synth.targets.cpu.divide import Divide
+from openinfer.synth.targets.target import Passes
+
+
+class Predictor:
+    """A graph, compiled for the machine that this process runs on, as a function of columns.
+
+    For Ray Data: ``ds.map_batches(Predictor, fn_constructor_kwargs={"graph": "net.oig", "model": "net.oinf"},
+    batch_format="numpy", concurrency=4)``. Each actor compiles for its own processor, once a machine.
+
+    Where the first extent of every input and output is one dynamic size, several rows are a step; otherwise each row is
+    a step of its own. ``columns`` says which column an input is, where they are not called the same.
+    """
+
+    def __init__(
+        self,
+        graph: str | os.PathLike[str],
+        model: str | os.PathLike[str] | None = None,
+        *,
+        device: str = "host",
+        sizes: Mapping[str, int] | None = None,
+        columns: Mapping[str, str] | None = None,
+        threads: int = 1,
+    ) -> None:
+        arch = DeviceArch.detect() if device == "host" else arch_of(device)
+        passes = replace(Passes.preferred(arch), divide=Divide(threads))
+        loader = None if model is None else ModelLoader.open(os.fspath(model))
+        synthesizer = Synthesizer.from_arch(arch, passes=passes)
+        plan = synthesizer.synthesize(loader, load_graph(os.fspath(graph)), sizes=sizes)
+        self.identity = (plan.project.graph_hash, plan.project.model_hash, tuple(sorted((sizes or {}).items())))
+        """What two runs of the same graph, model and sizes have in common."""
+        program = plan.project.program
+        self._batch = batch_bound(program)
+        values = (*program.inputs.items(), *program.outputs.items())
+        self._extents = {
+            name: tuple(-1 if isinstance(one, Dim) else one for one in value.shape) for name, value in values
+        }
+        self._module = plan.build(arch.toolchain.cc or "gcc")
+        self._describe(columns or {})
+
+    def _describe(self, columns: Mapping[str, str]) -> None:
+        bound = self._module.bound
+        if any(one.kind is MemoryKind.PERSISTENT for one in bound.vars.values()):
+            message = "the graph has persistent memory: its results depend on the order of rows"
+            raise BatchError(
+                Diagnostic(Code.BAD_BATCH, message, None, "openinfer serve keeps a state for each sequence")
+            )
+        names = self._module.input_names
+        unknown = [name for name in columns if name not in names]
+        if unknown:
+            advice = nearest(unknown[0], names) or f"inputs are {', '.join(names)}"
+            raise BatchError(Diagnostic(Code.BAD_BATCH, f"there is no input {unknown[0]!r}", None, advice))
+        if not names:
+            raise BatchError(Diagnostic(Code.BAD_BATCH, "the graph has no inputs: every row would give the same"))
+        self.inputs = {name: columns.get(name, name) for name in names}
+        """The column of each input."""
+        self.outputs = tuple(bound.output_names)
+
+    def another(self) -> "Predictor":
+        """A further one, for another thread, with the same weights."""
+        found = object.__new__(Predictor)
+        found.__dict__ |= self.__dict__
+        found._module = self._module.another()
+        return found
+
+    def row_shape(self, name: str) -> tuple[int, ...]:
+        """The shape that an input or output has in a row; -1 where it is dynamic."""
+        return self._extents[name] if self._batch is None else self._extents[name][1:]
+
+    def dtype(self, name: str) -> DType:
+        """The dtype of an input or output."""
+        return self._module.bound.vars[name].dtype
+
+    def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """The columns of the outputs for a batch of rows; what is not an input is handed on as it is."""
+        missing = [column for column in self.inputs.values() if column not in batch]
+        if missing:
+            message = f"there is no column {missing[0]!r} for an input"
+            advice = nearest(missing[0], batch) or "--column INPUT=COLUMN says which column an input is"
+            raise BatchError(Diagnostic(Code.BAD_BATCH, message, None, advice))
+        given = {name: batch[column] for name, column in self.inputs.items()}
+        used = set(self.inputs.values())
+        return {name: column for name, column in batch.items() if name not in used} | self.rows(given)
+
+    def rows(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """The outputs for rows of inputs; each is an array, or a list of arrays whose shapes differ."""
+        count = len(next(iter(inputs.values())))
+        if self._batch is None:
+            steps = [self._step({name: np.asarray(rows[at]) for name, rows in inputs.items()}) for at in range(count)]
+            return {name: _stacked([one[name] for one in steps]) for name in self.outputs}
+        parts = list(self._batches(inputs, count, self._batch))
+        return {name: _joined([part[name] for part in parts]) for name in self.outputs}
+
+    def _batches(self, inputs: Mapping[str, Any], count: int, most: int) -> Iterator[Mapping[str, Array]]:
+        arrays = {name: _whole(name, rows) for name, rows in inputs.items()}
+        for start in range(0, count, most):
+            yield self._step({name: rows[start : start + most] for name, rows in arrays.items()})
+
+    def _step(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+        found = self._module(inputs)
+        return dict(found.items()) if isinstance(found, Outputs) else {self.outputs[0]: found}
+
+
+def _whole(name: str, rows: Any) -> Array:
+    """Rows as one array; those of a list must have the same shape."""
+    if isinstance(rows, np.ndarray) and rows.dtype != object:
+        return rows
+    shapes = {np.shape(row) for row in rows}
+    if len(shapes) > 1:
+        message = f"the rows of {name!r} have different shapes, and are to be one step"
+        raise BatchError(Diagnostic(Code.BAD_BATCH, message, None, "pad them, or give the graph a row each step"))
+    return np.stack([np.asarray(row) for row in rows]) if len(rows) else np.zeros(0)
+
+
+def _joined(parts: list[Array]) -> Any:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else np.zeros(0)
+
+
+def _stacked(rows: list[Array]) -> Any:
+    """Rows of the same shape as one array, others as a list."""
+    return np.stack(rows) if len({row.shape for row in rows}) == 1 else rows

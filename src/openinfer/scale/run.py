@@ -1,0 +1,262 @@
+"""A run over files: cut into parts that are each read, computed and written whole, in any order and by anyone.
+
+A part that is written is there under its name, complete; so a run that was killed goes on where it was. A manifest in
+the folder says what the run is: another one does not write among its files.
+"""
+
+import fcntl
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from openinfer.errors import BatchError, Code, Diagnostic, FileSpan, nearest
+from openinfer.oinf.atomic import atomic_file
+from openinfer.scale.columns import column_of, rows_of
+from openinfer.scale.predictor import Predictor
+
+_MANIFEST = "run.json"
+_LOCK = ".lock"
+_PART_ROWS = 65_536
+
+
+@dataclass(frozen=True)
+class BatchRun:
+    """What is run over which files, and where the results go."""
+
+    graph: str
+    inputs: tuple[str, ...]
+    output: str
+    model: str | None = None
+    device: str = "host"
+    sizes: dict[str, int] = field(default_factory=dict)
+    columns: dict[str, str] = field(default_factory=dict)
+    """The column of an input, where it is not called the same."""
+    keep: tuple[str, ...] = ()
+    """Columns that are copied."""
+    part_rows: int = _PART_ROWS
+    """Row groups of a file are one part up to so many rows."""
+
+    def predictor(self, threads: int = 1) -> Predictor:
+        """The graph, compiled for this machine."""
+        return Predictor(
+            self.graph, self.model, device=self.device, sizes=self.sizes, columns=self.columns, threads=threads
+        )
+
+
+@dataclass(frozen=True)
+class BatchPart:
+    """Row groups of a file that are read, computed and written together."""
+
+    index: int
+    file: str
+    groups: tuple[int, ...]
+    rows: int
+
+
+@dataclass(frozen=True)
+class BatchReport:
+    """What came of a run."""
+
+    parts: int
+    rows: int
+    done_before: int
+    """Parts that an earlier run had written."""
+
+
+def planned_parts(run: BatchRun) -> list[BatchPart]:
+    """The parts of a run, the same for the same files."""
+    found: list[BatchPart] = []
+    for path in run.inputs:
+        metadata = _opened(path).metadata
+        groups: list[int] = []
+        rows = 0
+        for group in range(metadata.num_row_groups):
+            size = metadata.row_group(group).num_rows
+            if groups and rows + size > run.part_rows:
+                found.append(BatchPart(len(found), path, tuple(groups), rows))
+                groups, rows = [], 0
+            groups.append(group)
+            rows += size
+        if groups:
+            found.append(BatchPart(len(found), path, tuple(groups), rows))
+    return found
+
+
+def _opened(path: str) -> Any:
+    try:
+        return pq.ParquetFile(path)
+    except (OSError, pa.ArrowException) as error:
+        message = f"{path!r} cannot be read as Parquet: {str(error)[:200]}"
+        raise BatchError(Diagnostic(Code.BAD_BATCH, message, FileSpan(path))) from error
+
+
+def part_path(run: BatchRun, part: BatchPart) -> Path:
+    """The file that a part is written to."""
+    return Path(run.output) / f"part-{part.index:06d}.parquet"
+
+
+def run_part(run: BatchRun, predictor: Predictor, part: BatchPart) -> int:
+    """Read, compute and write a part; how many rows it has."""
+    file = _opened(part.file)
+    wanted = [*predictor.inputs.values(), *run.keep]
+    known = file.schema_arrow.names
+    for column in wanted:
+        if column not in known:
+            advice = nearest(column, known) or f"{part.file} has {', '.join(known[:20])}"
+            message = f"there is no column {column!r} in {part.file!r}"
+            raise BatchError(Diagnostic(Code.BAD_BATCH, message, FileSpan(part.file), advice))
+    try:
+        table = file.read_row_groups(list(part.groups), columns=list(dict.fromkeys(wanted)))
+    except (OSError, pa.ArrowException) as error:
+        message = f"{part.file!r} cannot be read: {str(error)[:200]}"
+        raise BatchError(Diagnostic(Code.BAD_BATCH, message, FileSpan(part.file))) from error
+    columns = {name: table[name] for name in run.keep} | _computed(predictor, table)
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table(columns), sink)
+    with atomic_file(str(part_path(run, part))) as target:
+        target.write(sink.getvalue())
+    return part.rows
+
+
+def _computed(predictor: Predictor, table: Any) -> dict[str, Any]:
+    given = {
+        name: rows_of(column, table[column], predictor.row_shape(name)) for name, column in predictor.inputs.items()
+    }
+    found = predictor.rows(given)
+    names = predictor.outputs
+    return {name: column_of(found[name], predictor.dtype(name), predictor.row_shape(name)) for name in names}
+
+
+# --- a folder of results ----------------------------------------------------------------------------------------------
+
+
+def _manifest(run: BatchRun, predictor: Predictor, parts: list[BatchPart]) -> str:
+    facts = {
+        "schema": "openinfer.batch",
+        "version": 1,
+        "graph_sha256": predictor.identity[0],
+        "model_sha256": predictor.identity[1],
+        "sizes": dict(predictor.identity[2]),
+        "columns": predictor.inputs,
+        "keep": list(run.keep),
+        "inputs": [
+            {"file": path, "bytes": os.stat(path).st_size, "time": os.stat(path).st_mtime_ns} for path in run.inputs
+        ],
+        "parts": [asdict(part) for part in parts],
+    }
+    return json.dumps(facts, indent=1, default=list) + "\n"
+
+
+@contextmanager
+def claimed_folder(run: BatchRun, predictor: Predictor, parts: list[BatchPart]) -> Iterator[list[BatchPart]]:
+    """The parts that are still to do, in a folder that no other run writes to meanwhile."""
+    folder = Path(run.output)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        message = f"results cannot be written to {run.output!r}: {error.strerror or error}"
+        raise BatchError(Diagnostic(Code.WRITE_FAILED, message, FileSpan(run.output))) from error
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise _refused(run, "another run is writing there") from error
+        _require_own(run, folder, _manifest(run, predictor, parts))
+        for left in folder.glob(".oinf-*.tmp"):  # what a killed run was writing
+            with suppress(OSError):
+                left.unlink()
+        yield [part for part in parts if not part_path(run, part).exists()]
+    finally:
+        os.close(lock)
+
+
+def _require_own(run: BatchRun, folder: Path, manifest: str) -> None:
+    path = folder / _MANIFEST
+    if path.exists():
+        if path.read_text(encoding="utf-8", errors="replace") != manifest:
+            raise _refused(run, "it has results of another graph, model, options or inputs")
+        return
+    if any(folder.glob("part-*.parquet")):
+        raise _refused(run, "it has results, and nothing says of which run")
+    with atomic_file(str(path)) as sink:
+        sink.write(manifest.encode())
+
+
+def _refused(run: BatchRun, reason: str) -> BatchError:
+    message = f"the folder {run.output!r} is not this run's: {reason}"
+    return BatchError(Diagnostic(Code.BAD_BATCH, message, FileSpan(run.output), "choose another --output"))
+
+
+# --- the engine of one machine ----------------------------------------------------------------------------------------
+
+
+def run_local(
+    run: BatchRun,
+    instances: int | None = None,
+    after_part: Callable[[int, int], None] = lambda _done, _total: None,
+) -> BatchReport:
+    """Run over all files with the cores of this machine, in one process.
+
+    ``after_part`` is told how many rows are done, and of how many.
+    """
+    predictor, parts = run.predictor(), planned_parts(run)
+    with claimed_folder(run, predictor, parts) as left:
+        count = min(len(os.sched_getaffinity(0)) if instances is None else instances, max(len(left), 1))
+        total = sum(part.rows for part in parts)
+        work = _Work(run, left, total - sum(part.rows for part in left), total, after_part)
+        others = [threading.Thread(target=work.go, args=(predictor.another(),)) for _ in range(count - 1)]
+        for thread in others:
+            thread.start()
+        try:
+            work.go(predictor)
+        finally:
+            work.end()
+            for thread in others:
+                thread.join()
+        if work.failed:
+            raise work.failed[0]
+        return BatchReport(len(parts), total, len(parts) - len(left))
+
+
+class _Work:
+    """Parts that threads take one after the other; the first error ends all of them."""
+
+    def __init__(
+        self, run: BatchRun, parts: list[BatchPart], done: int, total: int, after_part: Callable[[int, int], None]
+    ) -> None:
+        self._run, self._parts = run, iter(parts)
+        self._done, self._total, self._after_part = done, total, after_part
+        self._lock = threading.Lock()
+        self._is_over = False
+        self.failed: list[Exception] = []
+        after_part(done, total)
+
+    def go(self, predictor: Predictor) -> None:
+        """Do parts until there are no more."""
+        while (part := self._next()) is not None:
+            try:
+                rows = run_part(self._run, predictor, part)
+            except Exception as error:  # noqa: BLE001  (raised again where the run was started)
+                self.failed.append(error)
+                self.end()
+                return
+            with self._lock:
+                self._done += rows
+                self._after_part(self._done, self._total)
+
+    def end(self) -> None:
+        """No more parts."""
+        self._is_over = True
+
+    def _next(self) -> BatchPart | None:
+        with self._lock:
+            return None if self._is_over else next(self._parts, None)
