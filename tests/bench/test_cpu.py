@@ -76,6 +76,7 @@ def _known_ceilings(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the machine can do is measured by the test above, which takes seconds."""
     monkeypatch.setattr("bench.ceilings.Ceilings.gflops", lambda _self, _threads: 100.0)
     monkeypatch.setattr("bench.ceilings.Ceilings.read_gb", lambda _self, _nbytes, _threads: 10.0)
+    monkeypatch.setattr("bench.cpu.measure.handover_ns", lambda: 50.0)
 
 
 @pytest.mark.usefixtures("_known_ceilings")
