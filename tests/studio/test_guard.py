@@ -41,6 +41,17 @@ def test_whoever_has_no_token_is_refused(server: StudioServer, path: str) -> Non
     assert asked(server.guard, path, "POST", "{}").status == 403
 
 
+def test_other_addresses_of_this_machine_are_not_listened_on(server: StudioServer) -> None:
+    with pytest.raises(ConnectionRefusedError):
+        http.client.HTTPConnection("127.0.0.2", server.guard.port, timeout=10).connect()
+
+
+def test_every_run_has_a_token_of_its_own() -> None:
+    tokens = {Guard.new(1).token for _ in range(100)}
+    assert len(tokens) == 100
+    assert min(map(len, tokens)) >= 32
+
+
 @pytest.mark.parametrize(
     "headers",
     [
@@ -103,3 +114,8 @@ def test_calls_that_make_no_sense_are_refused_in_words(server: StudioServer, nam
 def test_what_is_no_json_is_refused(server: StudioServer) -> None:
     assert asked(server.guard, f"{server.guard.prefix}/call/open", "POST", "{" * 3).status == 400
     assert asked(server.guard, f"{server.guard.prefix}/call/open", "POST", "[" * 100_000).status == 400
+
+
+def test_a_request_that_is_too_long_is_refused(server: StudioServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("openinfer.studio.server._LARGEST", 1000)
+    assert asked(server.guard, f"{server.guard.prefix}/call/check", "POST", " " * 2000).status == 413

@@ -11,7 +11,7 @@ from itertools import islice
 
 from openinfer.check.effects import EffectsOf
 from openinfer.check.reach import NameBits, Reach
-from openinfer.errors import Code, Diagnostic
+from openinfer.errors import Advice, Code, Diagnostic, Fix, FixPlace
 from openinfer.ir import Assign, Await, Block, Graph, Node, Yield, walk
 from openinfer.ir.rules import awaited, is_consumer
 
@@ -149,7 +149,7 @@ def _hand_overs(entry: Block, consumers: list[Block]) -> _HandOvers:
             elif rest != own and set(node.kind.vars) & (own - rest):
                 late = min(rest)
                 message = f"the block {block.name!r} also awaits {late!r}, which is yielded only after this"
-                advice = f"yield {late} before this await"
+                advice = Advice(f"yield {late} before this await", Fix(f"yield {late};", place=FixPlace.BEFORE))
                 found.late.append(Diagnostic(Code.NEVER_SATISFIED, message, node.span, advice))
     return found
 
@@ -195,7 +195,8 @@ def _away(entry: Block, effects: EffectsOf) -> Iterator[Diagnostic]:
             through = effects.reached.called(own).touches & away_bits if own.calls else 0
             for name in sorted({*(own.touches & away), *islice(bits.each(through), 1)}):
                 message = f"{name!r} is touched here, but it has been yielded and not awaited"
-                yield Diagnostic(Code.TOUCHED_WHILE_YIELDED, message, node.span, f"await {name} first")
+                advice = Advice(f"await {name} first", Fix(f"await {name};", place=FixPlace.BEFORE))
+                yield Diagnostic(Code.TOUCHED_WHILE_YIELDED, message, node.span, advice)
 
 
 def _unassigned(entry: Block, running: list[_Consumer], temporaries: Set[str], bits: NameBits) -> Iterator[Diagnostic]:

@@ -1,5 +1,6 @@
 """Declared variables and the model: which entry each one is, and whether their types agree."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isnan
@@ -11,7 +12,7 @@ from openinfer.check.bound import BoundVar, FromCaller, FromInit, FromModel, Fro
 from openinfer.check.problems import Problems, ReportedError
 from openinfer.check.sizes import SizeError, Sizes
 from openinfer.dtypes import DType, convert, from_numpy_dtype
-from openinfer.errors import Code, counted
+from openinfer.errors import Advice, Code, Fix, FixPlace, counted, fixes_of
 from openinfer.ir import MemoryKind, VarDecl
 from openinfer.ir.expr import Expr, names
 from openinfer.oinf.layout import DTYPE_BY_TAG
@@ -165,9 +166,9 @@ class Links:
         if same:
             size = self._first_dynamic(decl.dims)
             message = f"{decl.name!r} is {kind} where {size!r} is dynamic, but the entry {entry.name!r} has one shape"
-            advice = f"give it the shape of the entry: {entry.type}"
+            advice = _declared_as(f"give it the shape of the entry: {entry.type}", entry)
         elif self._is_metadata_scalar(decl, entry, kind.shape):
-            advice = f"its value has no {decl.dtype.name} form: declare it as {entry.type}"
+            advice = _declared_as(f"its value has no {decl.dtype.name} form: declare it as {entry.type}", entry)
         self._report(Code.LINK_TYPE, message, decl, advice)
         return False
 
@@ -197,7 +198,17 @@ class Links:
             message = f"the model has no entry {name!r} for {decl.kind.value} {decl.name!r}"
             known = self._problems.nearest(name, self._model.tensors, self._model.metadata_info)
             advice = known or "give it @init(...), or link it to an entry with @ref(...)"
+            if decl.ref_name is None and known is not None:  # its name is used elsewhere too
+                refs = (
+                    Fix(f" @ref({json.dumps(fix.new, ensure_ascii=False)})", place=FixPlace.TYPE_END)
+                    for fix in fixes_of(known)
+                )
+                advice = Advice(known, *refs)
         self._report(Code.UNKNOWN_LINK, message, decl, advice)
+
+
+def _declared_as(words: str, entry: Entry) -> Advice:
+    return Advice(words, Fix(str(entry.type), place=FixPlace.TYPE))
 
 
 def require_rank(name: str, rank: int) -> None:

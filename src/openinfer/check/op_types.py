@@ -12,10 +12,10 @@ from openinfer.check.named import Named
 from openinfer.check.operands import OperandTypes, index_expressions
 from openinfer.check.params import parameter
 from openinfer.check.problems import Problems, ReportedError
-from openinfer.errors import Code, GraphPlace, Span
-from openinfer.ir import Access, Input, Literal, MemoryKind, Node, Op, Slice
+from openinfer.errors import Advice, Code, Fix, FixPlace, GraphPlace, Span
+from openinfer.ir import Access, Graph, Input, Literal, MemoryKind, Node, Op, Slice
+from openinfer.ir.advice import what_is_meant
 from openinfer.ir.expr import names
-from openinfer.ir.op_names import op_called
 from openinfer.ir.values import AttrValue, ExprList, ExprValue, InitValue, VarValue
 from openinfer.ops import OPS, Call, OpError, OpRecord, TensorType, complete, infer, slots, with_dtypes
 from openinfer.ops.arguments import unknown_parameters
@@ -25,7 +25,8 @@ from openinfer.ops.types import together
 class OpTypes:
     """The ops of one graph, typed one by one; inferred results become variables in ``named``."""
 
-    def __init__(self, named: Named, operands: OperandTypes, problems: Problems) -> None:
+    def __init__(self, graph: Graph, named: Named, operands: OperandTypes, problems: Problems) -> None:
+        self._graph = graph
         self._named = named
         self._operands = operands
         self._problems = problems
@@ -36,7 +37,7 @@ class OpTypes:
         """An op with its operands in the order of its record, and its results typed; what is wrong is raised."""
         record = OPS.get(kind.op)
         if record is None:
-            advice = op_called(kind.op) if self._problems.may_search() else "'openinfer ops' lists them"
+            advice = what_is_meant(kind, self._graph, may_search=self._problems.may_search())
             self._problems.report(Code.UNKNOWN_OP, f"there is no op {kind.op!r}", node.span, advice)
             raise ReportedError
         inputs, attrs = self._arguments(record, kind, loops)
@@ -128,7 +129,10 @@ class OpTypes:
                 message = f"{operand.base!r} is quantized per channel, and {operand} leaves out channels"
                 if has_groups:
                     message = f"{operand.base!r} is quantized in groups, and {operand} is a part of it"
-                advice = f"slice what it stands for: t = op dequantize({operand.base});"
+                statement = f"t = op dequantize({operand.base});"
+                whole = Fix(statement, place=FixPlace.BEFORE, more=(Fix("t", operand.base),))
+                is_free = self._named.vars.get("t") is None
+                advice = Advice(f"slice what it stands for: {statement}", *[whole] * is_free)
                 raise OpError(Code.BAD_INDEXING, message, position, advice)
 
     def _require_outputs(self, record: OpRecord, kind: Op) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from openinfer.check.sizes import Lookup, SizeError, evaluate_evenly
-from openinfer.errors import Code
+from openinfer.errors import Advice, Code, Fix
 from openinfer.ir.values import (
     AttrValue,
     DTypeList,
@@ -32,7 +32,9 @@ def parameter(name: str, value: AttrValue, named: ParamLookup, size: Lookup) -> 
             found = named(variable)
             if found is None:
                 message = f"the parameter {name!r} is {variable!r}, which is neither a scalar constant nor a size"
-                raise OpError(Code.BAD_PARAMETER, message, name, _PYTHON.get(variable))
+                advice = _PYTHON.get(variable)
+                fix = Fix("", f", {name}=None") if variable == "None" else Fix(variable.lower(), variable)
+                raise OpError(Code.BAD_PARAMETER, message, name, advice and Advice(advice, fix))
             return found
         case DTypeValue(dtype):
             return dtype

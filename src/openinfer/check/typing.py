@@ -20,7 +20,7 @@ from openinfer.check.op_types import OpTypes
 from openinfer.check.operands import OperandTypes
 from openinfer.check.problems import Problems, ReportedError
 from openinfer.check.sizes import SizeError
-from openinfer.errors import Code, GraphPlace
+from openinfer.errors import Advice, Code, Fix, FixPlace, GraphPlace
 from openinfer.ir import (
     Access,
     Assign,
@@ -69,7 +69,7 @@ class Typing:
         self._resolve = resolve
         """What is done with calls before their blocks have types; else they are typed."""
         self._operands = OperandTypes(named, graph.vars, problems)
-        self._op_types = OpTypes(named, self._operands, problems)
+        self._op_types = OpTypes(graph, named, self._operands, problems)
         self._calls = CallTypes(named, self._operands, problems)
         self._unassigned = set(named.temporaries)
         self._waiting = effects.reached.bits.of(named.temporaries)
@@ -185,7 +185,8 @@ class Typing:
         if early:
             name = own_name(early[0])
             message = f"{name!r} is used{self._by_blocks(early[0], node)} before it is assigned"
-            self._report(Code.USED_BEFORE_ASSIGN, message, node.span, f"move 'assign {name}: ...' up")
+            moved = Fix("", f"assign {name}", FixPlace.MOVED)
+            self._report(Code.USED_BEFORE_ASSIGN, message, node.span, Advice(f"move 'assign {name}: ...' up", moved))
             raise ReportedError
 
     def _by_blocks(self, name: str, node: Node) -> str:
@@ -259,7 +260,8 @@ class Typing:
         """A literal becomes the value of a scalar."""
         span = src.span or node.span
         if target.shape:
-            advice = f"op fill({dst.base}, value={src}) >> {dst};"
+            fill = f"op fill({dst}, value={src}) >> {dst};"
+            advice = Advice(fill, Fix(fill, place=FixPlace.STATEMENT))
             self._report(Code.RESULT_TYPE, f"{src} is a scalar, but {dst} is {target}", span, advice)
             return
         try:

@@ -20,6 +20,12 @@ class FixPlace(StrEnum):
     """Behind all that the diagnostic points at."""
     TYPE = "type"
     """The type of the declaration."""
+    TYPE_END = "type end"
+    """Behind the type of the declaration."""
+    ARGUMENT = "argument"
+    """The last argument of the call that the statement makes."""
+    MOVED = "moved"
+    """The statement further below that begins with the old text, moved in front of this one."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +35,8 @@ class Fix:
     new: str
     old: str = ""
     place: FixPlace = FixPlace.FIRST
+    more: tuple["Fix", ...] = ()
+    """Changes that are made together with this one."""
 
     @property
     def title(self) -> str:
@@ -37,9 +45,11 @@ class Fix:
         >>> Fix("relu", "rleu").title, Fix(";", place=FixPlace.END).title, Fix("", ";").title
         ("change 'rleu' to 'relu'", "add ';'", "remove ';'")
         """
+        if self.place is FixPlace.MOVED:
+            return f"move '{self.old}' up"
         if not self.new:
             return f"remove '{self.old}'"
-        if self.place in (FixPlace.BEFORE, FixPlace.END):
+        if self.place in (FixPlace.BEFORE, FixPlace.END, FixPlace.TYPE_END, FixPlace.ARGUMENT):
             return f"add '{self.new.strip()}'"
         return f"change '{self.old}' to '{self.new}'" if self.old else f"write '{self.new}'"
 

@@ -1,12 +1,33 @@
 """What to write where a graph uses a name that it does not declare."""
 
+import re
+
+from openinfer.errors import Advice, Fix, FixPlace
 from openinfer.ir.graph import Graph, Node, Op
+from openinfer.ir.op_names import op_called
 from openinfer.ir.operand import Access, Operand
+from openinfer.ir.text import call_text
 
 VARYING = "a size that varies has a name and a bound: sizes { N <= 64; }, then f32[N]"
 
 
-def how_to_declare(name: str, node: Node, graph: Graph) -> str:
+def what_is_meant(call: Op, graph: Graph, *, may_search: bool) -> str:
+    """Help about an op that there is not: a block of that name, or the op that is meant."""
+    target = graph.blocks.get(call.op)
+    if target is None:
+        help_line = op_called(call.op) if may_search else "'openinfer ops' lists them"
+        written = re.fullmatch(r"write  op (\w+)\(x, (.+)\)", help_line)
+        if written is None or call.attrs:
+            return help_line
+        argument = Fix(written[2], place=FixPlace.ARGUMENT)
+        return Advice(help_line, Fix(written[1], call.op, more=(argument,)))
+    given, results = map(str, call.inputs), map(str, call.outputs)
+    called = f"call {call.op}({', '.join(given)}) >> {', '.join(results)};"
+    statement = called if target.params is not None else f"branch {call.op};"
+    return Advice(f"{call.op!r} is a block: {statement}", Fix(statement, place=FixPlace.STATEMENT))
+
+
+def how_to_declare(name: str, node: Node, graph: Graph) -> Advice:
     """How the result of a node is declared: with a type, or by the op that computes it."""
     kind = node.kind
     if isinstance(kind, Op):
@@ -16,11 +37,15 @@ def how_to_declare(name: str, node: Node, graph: Graph) -> str:
         source = getattr(kind, "src", None)
         sources = () if source is None else (source,)
         shape = _shape(sources, graph)
-    declared = f"declare it before: assign {name}: {_dtype(sources, graph)}{shape};"
-    if not isinstance(kind, Op) or len(kind.outputs) > 1:
-        return declared
-    arguments = ", ".join([*map(str, sources), *("..." for _ in kind.attrs[:1])])
-    return f"{declared}  or let the op do it: {name} = op {kind.op}({arguments});"
+    declaration = f"assign {name}: {_dtype(sources, graph)}{shape};"
+    declared = f"declare it before: {declaration}"
+    if not isinstance(kind, Op):
+        return Advice(declared, *[Fix(declaration, place=FixPlace.BEFORE)] * ("..." not in shape))
+    statement = f"{', '.join(map(str, kind.outputs))} = {call_text(kind)};"
+    by_itself = Fix(statement, place=FixPlace.STATEMENT)
+    if len(kind.outputs) > 1 or kind.outputs[0].bracketed:
+        return Advice(declared)
+    return Advice(f"{declared}  or let the op do it: {statement}", *[by_itself] * (not node.constraints))
 
 
 def _dtype(sources: tuple[Operand, ...], graph: Graph) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from openinfer.errors import Code, Diagnostic, GraphPlace, Span, counted, nearest
+from openinfer.errors import Advice, Code, Diagnostic, Fix, FixPlace, GraphPlace, Span, counted, nearest
 from openinfer.ir.declaration_rules import dimension_problems
 from openinfer.ir.expr import Expr, names
 from openinfer.ir.graph import (
@@ -134,7 +134,9 @@ def _call(graph: Graph, caller: Block, node: Node, kind: BlockCall) -> Iterator[
         yield Diagnostic(Code.UNKNOWN_BLOCK, f"there is no block {kind.block!r}", node.span, advice)
         return
     if target.params is None or kind.block == "entry":
-        advice = f"branch {kind.block};" if kind.block != "entry" else None
+        branch = f"branch {kind.block};"
+        is_plain = not kind.args and not kind.outputs
+        advice = Advice(branch, *[Fix(branch, place=FixPlace.STATEMENT)] * is_plain) if kind.block != "entry" else None
         message = f"{kind.block!r} has no parameters: a branch runs it" if advice else "entry cannot be called"
         yield Diagnostic(Code.BAD_CALL, message, node.span, advice)
         return

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from openinfer.errors import Code, Diagnostic, GraphPlace, counted, nearest
+from openinfer.errors import Advice, Code, Diagnostic, Fix, GraphPlace, counted, nearest
 from openinfer.ir.advice import VARYING
 from openinfer.ir.expr import Expr, constant
 from openinfer.ir.graph import Graph, MemoryKind, VarDecl
@@ -78,7 +78,9 @@ class _Declarations:
             self._report(Code.WRONG_SECTION, message, variable.span, advice)
         if (marks or variable.fixed) and not indices:
             message = f"{name!r} is declared as a table, but without indices"
-            self._report(Code.WRONG_SECTION, message, variable.span, f"write {name}(i): ...")
+            declared = f"{name}({', '.join(_indices_named(variable)) or 'i'})"
+            advice = Advice(f"write {declared}: ...", Fix(declared, name))
+            self._report(Code.WRONG_SECTION, message, variable.span, advice)
         elif variable.fixed and not (variable.table or variable.auto_dim):
             message = "@fixed bounds the indices of @table and @auto_dim"
             self._report(Code.WRONG_SECTION, message, variable.span)
@@ -119,3 +121,9 @@ class _Declarations:
                 f"the index {rest[0]!r} of {variable.name!r} is not a dimension, so the variable must be a @table too"
             )
             self._report(Code.WRONG_SECTION, message, variable.span)
+
+
+def _indices_named(variable: VarDecl) -> dict[str, None]:
+    """The indices that the attributes of a variable name."""
+    pattern = PLACEHOLDER.findall(variable.pattern or "")
+    return dict.fromkeys([*pattern, *variable.auto_dim, *(index for index, _ in variable.fixed)])

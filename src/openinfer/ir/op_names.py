@@ -3,7 +3,7 @@
 A test holds this list against the records.
 """
 
-from openinfer.errors import nearest
+from openinfer.errors import Advice, Fix, fixes_of, nearest
 
 _NAMES = """
     abs acos acosh add all_axis and any_axis argmax_axis argmin_axis asin asinh atan atan2 atanh attn avg_pool
@@ -132,5 +132,8 @@ def op_called(name: str) -> str:
         return f"write  {_WRITTEN_HERE[plain]}"
     found = _OTHER_NAMES.get(plain)
     if found is not None:
-        return f"it is called '{found}' here; see 'openinfer ops {found}'"
-    return nearest(name.lower(), sorted(OP_NAMES)) or "'openinfer ops' lists them"
+        return Advice(f"it is called '{found}' here; see 'openinfer ops {found}'", Fix(found, name))
+    near = nearest(name.lower(), sorted(OP_NAMES))
+    if near is None:
+        return "'openinfer ops' lists them"
+    return Advice(near, *(Fix(fix.new, name) for fix in fixes_of(near)))

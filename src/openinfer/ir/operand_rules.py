@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from openinfer.errors import Code, Diagnostic, GraphPlace, nearest
+from openinfer.errors import Advice, Code, Diagnostic, GraphPlace, fixes_of, nearest
 from openinfer.ir.advice import how_to_declare
 from openinfer.ir.block_names import BlockNames
 from openinfer.ir.declaration_rules import PLACEHOLDER
@@ -102,7 +102,9 @@ class OperandRules:
                 advice = f"{name!r} belongs to entry: make it a parameter of {self.names.block!r}"
             elif writer is not None:
                 self.undeclared.add((self.names.block, name))
-                advice = f"{advice} or " * (advice is not None) + how_to_declare(name, writer, self.graph)
+                declared = how_to_declare(name, writer, self.graph)
+                near = f"{advice} or " * (advice is not None)
+                advice = Advice(f"{near}{declared}", *fixes_of(advice), *declared.fixes)
             self._report(Code.UNKNOWN_VARIABLE, f"there is no variable {name!r}", span, advice)
         return None
 

@@ -211,7 +211,7 @@ def _node_lines(node: Node, untyped: Node | None, indent: str, comments: Comment
 
 def _inferred(node: Node) -> str:
     assert isinstance(node.kind, Op)
-    return f"{', '.join(map(str, node.kind.outputs))} = {_call(node.kind)}{_with(node.constraints)}"
+    return f"{', '.join(map(str, node.kind.outputs))} = {call_text(node.kind)}{_with(node.constraints)}"
 
 
 def node_head(node: Node) -> str:
@@ -220,7 +220,7 @@ def node_head(node: Node) -> str:
         case Assign(name, dtype, dims):
             head = f"assign {name}: {'?' if dtype is None else type_text(dtype.name, dims or ())}"
         case Op():
-            head = f"{_call(node.kind)} >> {', '.join(map(str, node.kind.outputs))}"
+            head = f"{call_text(node.kind)} >> {', '.join(map(str, node.kind.outputs))}"
         case Transfer(src, dst):
             head = f"transfer {src} >> {dst}"
         case Loop(name, index, start, end):
@@ -255,7 +255,8 @@ def node_head(node: Node) -> str:
     return head + _with(node.constraints)
 
 
-def _call(op: Op) -> str:
+def call_text(op: Op) -> str:
+    """The call that an op makes, without where its results go."""
     arguments = [*map(str, op.inputs), *(f"{name}={value}" for name, value in op.attrs)]
     return f"op {op.op}({', '.join(arguments)})"
 

@@ -6,7 +6,7 @@ checked when the graph is bound.
 
 from collections.abc import Iterable, Iterator
 
-from openinfer.errors import Code, Diagnostic, GraphPlace, nearest
+from openinfer.errors import Advice, Code, Diagnostic, Fix, GraphPlace, fixes_of, nearest
 from openinfer.ir.block_names import block_names
 from openinfer.ir.call_rules import call_problems
 from openinfer.ir.declaration_rules import declaration_problems, dimension_problems
@@ -49,7 +49,10 @@ class _Validation:
         self.found += declaration_problems(self.graph, strict=self.strict)
         if "entry" not in self.graph.blocks:
             first = next(iter(self.graph.blocks.values()), None)
-            advice = nearest("entry", self.graph.blocks) or "execution starts at 'block entry { ... }'"
+            near = nearest("entry", self.graph.blocks)
+            advice = "execution starts at 'block entry { ... }'"
+            if near is not None:
+                advice = Advice(near, *(Fix(fix.old, fix.new) for fix in fixes_of(near)))  # what is there is changed
             place = self.end if first is None else first.span
             self._report(Code.NO_ENTRY, "there is no block 'entry'", place, advice)
         self.found += call_problems(self.graph)

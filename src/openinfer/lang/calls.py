@@ -2,16 +2,18 @@
 
 from collections.abc import Iterator, Set
 from dataclasses import replace
+from itertools import chain, count
 from types import MappingProxyType
 
 from lark import Tree
 
-from openinfer.errors import Code
+from openinfer.errors import Advice, Code, Fix, FixPlace
 from openinfer.ir.expr import Num
 from openinfer.ir.graph import NO_CONSTRAINTS, CallArgument, Constraints, Input, MemoryKind
 from openinfer.ir.operand import Literal
 from openinfer.ir.values import AttrValue, InitValue, IntValue
 from openinfer.lang.declarations import Declarations
+from openinfer.lang.habits import as_op
 from openinfer.lang.literals import Syntax
 from openinfer.lang.tokens import SourceToken
 from openinfer.lang.trees import STree, is_operand, word
@@ -63,15 +65,26 @@ class Calls:
             return
         if isinstance(value, SourceToken) and value.type == "DTYPE":
             message = f"'{value.value}' is a dtype and cannot be a variable"
-            return self._text.report(Code.RESERVED_WORD, message, value, "a parameter is given by name: to=f32")
+            named = f"to={value.value}"
+            advice = Advice(f"a parameter is given by name: {named}", Fix(named, place=FixPlace.WHOLE))
+            return self._text.report(Code.RESERVED_WORD, message, value, advice)
         if isinstance(value, Tree) and value.data == "operation":
-            message, advice = (
-                "an input is a variable or a number, not an expression",
-                "compute it first: t = op add(a, b);",
-            )
-            return self._text.report(Code.SYNTAX, message, value, advice)
+            message = "an input is a variable or a number, not an expression"
+            return self._text.report(Code.SYNTAX, message, value, self._computed_first(value))
         message = "an input is a variable or a number; a parameter is given by name"
         return self._text.report(Code.SYNTAX, message, value, "write name=value")
+
+    def _computed_first(self, value: STree) -> str:
+        """Advice to give an expression a name, in a statement of its own."""
+        span = self._text.span(value)
+        expression = span.source.text[span.start : span.end]
+        taken = {*self._text.vars, *self._temporaries}
+        name = next(one for one in chain(["t"], (f"t{number}" for number in count(2))) if one not in taken)
+        statement = as_op(name, expression)
+        if statement is None:
+            return "compute it first: t = op add(a, b);"
+        used = Fix(name, place=FixPlace.WHOLE)
+        return Advice(f"compute it first: {statement}", Fix(statement, place=FixPlace.BEFORE, more=(used,)))
 
     def call_argument(self, tree: Syntax) -> CallArgument:
         """An argument of a call: an operand, or an expression for an index."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from lark import Tree
 
-from openinfer.errors import Code
+from openinfer.errors import Advice, Code, Fix, FixPlace
 from openinfer.ir.expr import Expr
 from openinfer.ir.graph import NO_CONSTRAINTS, Assign, CacheRead, CacheWrite, Node, NodeKind, VarDecl
 from openinfer.ir.operand import Access, Single, Slice
@@ -102,9 +102,9 @@ class ClassicEffects:
             axes = [axis for axis in range(rank) if shape == buffer.dims[:axis] + buffer.dims[axis + 1 :]]
         if len(axes) != 1:
             message = f"which axis of {buffer.name!r} the index chooses from cannot be told from the shapes"
-            self._text.report(
-                Code.UNKNOWN_AXIS, message, self._text.span(tree), f"name it: axis=0 to axis={max(rank - 1, 0)}"
-            )
+            named = [Fix(f"axis={axis}", place=FixPlace.ARGUMENT) for axis in range(rank)]
+            advice = Advice(f"name it: axis=0 to axis={max(rank - 1, 0)}", *named)
+            self._text.report(Code.UNKNOWN_AXIS, message, self._text.span(tree), advice)
             return None
         index = as_expr(self._text.value(arguments["index"]))
         if index is None:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from lark import Tree
 
 from openinfer.dtypes import dtype_of
-from openinfer.errors import Code, Diagnostic
+from openinfer.errors import Advice, Code, Diagnostic, Fix, FixPlace
 from openinfer.ir.expr import Expr
 from openinfer.ir.graph import Attribute, MemoryKind, SizeDecl, VarDecl
 from openinfer.ir.values import AttrValue, StrValue, VarValue, as_expr, init_value
@@ -47,13 +47,12 @@ class Declarations(Literals):
             else:
                 self._variable(entry, _KINDS[head.value])
         if head.value == "constants":
-            self._old_spelling("write 'constant'", head)
+            self._old_spelling("constant", head)
 
-    def _old_spelling(self, advice: str, where: Syntax) -> None:
+    def _old_spelling(self, current: str, where: Syntax) -> None:
         message = "this spelling is accepted but not the current one"
-        self.problems.append(
-            Diagnostic(Code.OLD_SPELLING, message, self.span(where), f"{advice} ('openinfer fmt' does)")
-        )
+        advice = Advice(f"write '{current}' ('openinfer fmt' does)", Fix(current, place=FixPlace.WHOLE))
+        self.problems.append(Diagnostic(Code.OLD_SPELLING, message, self.span(where), advice))
 
     def _size(self, tree: Tree[SourceToken]) -> None:
         name, relation, value = tree.children
@@ -107,7 +106,7 @@ class Declarations(Literals):
         token = tree.children[0]
         assert isinstance(token, SourceToken)
         if token.type == "PATTERN":
-            self._old_spelling("write '@pattern'", token)
+            self._old_spelling("@pattern", token)
         if token.value in seen:
             self.report(Code.REPEATED, f"the attribute '@{token.value}' is given twice", token)
             return decl

@@ -4,9 +4,10 @@ Asked only where the text is wrong anyway: a rule may guess, since all it change
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 
+from openinfer.errors import Advice, Fix, fixes_of
 from openinfer.ir.advice import VARYING
 
 _NAME = r"[A-Za-z_]\w*"
@@ -66,11 +67,18 @@ class HabitPlace:
     before: str
     found: str
     after: str
+    declared: Set[str] = frozenset()
+    """The variables that the text declares so far."""
 
     @property
     def statement(self) -> str:
         """The statement, up to its ``;`` or the end of its line."""
         return re.split(r"[;{\n]", self.before + self.found + self.after, maxsplit=1)[0].strip()
+
+    def instead(self, new: str, words: str = "write  {}") -> "Hint":
+        """A hint to write another statement, which is complete, in the place of this one."""
+        old = self.statement + ";" * (re.match(r"[^;{\n]*;", self.before + self.found + self.after) is not None)
+        return Hint(Advice(words.format(new), Fix(new, old)))
 
     @property
     def word(self) -> str:
@@ -86,6 +94,11 @@ class Hint:
     advice: str
     message: str | None = None
 
+    @property
+    def fixes(self) -> tuple[Fix, ...]:
+        """The changes that it names."""
+        return fixes_of(self.advice)
+
 
 def hint(place: HabitPlace) -> Hint | None:
     """What to say about a place, if it looks like a habit from elsewhere."""
@@ -96,21 +109,28 @@ def hint(place: HabitPlace) -> Hint | None:
     return None
 
 
+def _changed(words: str, old: str, new: str) -> Hint:
+    """A hint to write something else in the place of a few characters."""
+    return Hint(Advice(words, Fix(new, old)))
+
+
 def _characters(place: HabitPlace) -> Hint | None:
     """What is wrong wherever it stands."""
     found, following = place.found, place.after[:1]
     if found == "#":
-        return Hint("comments begin with //")
+        return _changed("comments begin with //", "#", "//")
     if found in ("'", "`", "\u201c", "\u201d", "\u2018", "\u2019"):
-        return Hint('strings stand in double quotes: "text"')
+        quoted = re.match(r"([^'`\"\u201c\u201d\u2018\u2019\n]*)['`\u201c\u201d\u2018\u2019]", place.after)
+        words = 'strings stand in double quotes: "text"'
+        return _changed(words, found + quoted.group(), f'"{quoted[1]}"') if quoted else Hint(words)
     if not found.isascii() and found.isspace():
-        return Hint("this is a space of another kind; replace it by a plain one")
-    if found == "." and re.search(r"(?<![\w.])\d+$", place.before):
-        return Hint("a number has digits on both sides of its point: 1.0")
+        return _changed("this is a space of another kind; replace it by a plain one", found, " ")
+    if found == "." and (digits := re.search(r"(?<![\w.])\d+$", place.before)):
+        return _changed("a number has digits on both sides of its point: 1.0", f"{digits[0]}.", f"{digits[0]}.0")
     if found == "." and following.isdigit():
-        return Hint("a number has digits on both sides of its point: 0.5")
+        return _changed("a number has digits on both sides of its point: 0.5", f".{following}", f"0.{following}")
     if found == ";" and not place.before.strip():
-        return Hint("leave out this ';'")
+        return _changed("leave out this ';'", ";", "")
     return None
 
 
@@ -130,7 +150,7 @@ def _at_top(place: HabitPlace) -> Hint | None:
     if word in ("import", "from", "include", "use", "package"):
         return Hint("a graph is complete by itself: sections, and  block entry { ... }", f"there is no '{word}' here")
     if word in _SECTIONS and re.match(r"\s*\{", place.after):
-        return Hint(f"write  {_SECTIONS[word]} {{ ... }}")
+        return _changed(f"write  {_SECTIONS[word]} {{ ... }}", word, _SECTIONS[word])
     if place.found == "{" and not place.before.strip():
         return Hint("a graph in JSON is read by Graph.from_json(text), or from a file whose name ends in .json")
     if word in ("op", "assign", "loop", "return", "transfer", "branch") or re.match(rf"{_NAME}\s*=", place.statement):
@@ -148,9 +168,12 @@ def _in_params(place: HabitPlace) -> Hint | None:
 
 
 def _in_sizes(place: HabitPlace) -> Hint | None:
-    name = place.word
-    if name and re.match(r"\s*(=|:|<|==)", place.statement[len(name) :]):
-        return Hint(f"write  {name} := 5;  where it is fixed, or  {name} <= 5;  where it can be less")
+    name, statement = place.word, place.statement
+    if name and (match := re.match(r"\s*(==|=|:|<)\s*(\w+$)?", statement[len(name) :])):
+        size = match[2] or "5"
+        words = f"write  {name} := {size};  where it is fixed, or  {name} <= {size};  where it can be less"
+        fixes = (Fix(f"{name} {relation} {size}", statement) for relation in (":=", "<="))
+        return Hint(Advice(words, *fixes) if match[2] else words)
     return None
 
 
@@ -158,21 +181,24 @@ def _in_memory(place: HabitPlace) -> Hint | None:
     before, found = place.before.strip(), place.found
     is_type_next = before.endswith(":")
     if is_type_next and found.lower() in _DTYPE_NAMES:
-        return Hint(f"it is called {_DTYPE_NAMES[found.lower()]}")
+        return _changed(f"it is called {_DTYPE_NAMES[found.lower()]}", found, _DTYPE_NAMES[found.lower()])
     if is_type_next and (found.lower() in _TYPES or found in ("[", "(")):
         return Hint("write the dtype of its elements, then its shape: f32[2, 3]")
     if "[" in before.rpartition("]")[2] and found in ("?", ":", "*", ".", ".."):
         return Hint(VARYING)
     name = place.word
     if found == "(" and re.search(r":\s*\w+$", before):
-        return Hint("a shape stands in square brackets: f32[2, 3]")
+        shape = re.match(r"([^();\n]*)\)", place.after)
+        words = "a shape stands in square brackets: f32[2, 3]"
+        return _changed(words, f"({shape[0]}", f"[{shape[1]}]") if shape else Hint(words)
     if found == "," and "[" not in before.rpartition("]")[2]:
-        return Hint("each declaration ends with ';'")
+        return _changed("each declaration ends with ';'", ",", ";")
     if found == "=":
         value = re.match(r"\s*([^;\s]+)", place.after)
-        return Hint(f"an initial value is written @init({value.group(1) if value else '...'})")
+        words = f"an initial value is written @init({value[1] if value else '...'})"
+        return _changed(words, f"={value[0]}", f"@init({value[1]})") if value else Hint(words)
     if found in ("init", "ref", "table", "fixed", "auto_dim"):
-        return Hint(f"attributes begin with @: @{found}")
+        return _changed(f"attributes begin with @: @{found}", found, f"@{found}")
     if found == ";" and before == name:
         return Hint(f"give it a type: {name}: f32[...];")
     if found in ("op", "assign", "loop", "return", "transfer", "branch") and not re.match(r"\s*[:(]", place.after):
@@ -186,11 +212,11 @@ def _in_memory(place: HabitPlace) -> Hint | None:
 def _calls(place: HabitPlace) -> Hint | None:
     """Blocks with parameters called as functions are elsewhere."""
     if match := re.match(rf"({_NAME}(?:\s*,\s*{_NAME})*)\s*=\s*call\s+({_NAME}\s*\([^)]*\))", place.statement):
-        return Hint(f"write  call {match[2]} >> {match[1]};  with results that are declared")
+        return place.instead(f"call {match[2]} >> {match[1]};", "write  {}  with results that are declared")
     if place.word == "call" and place.found == "=":
         return Hint("arguments of a call are given by their positions")
     if place.word == "call" and place.found == ";" and re.fullmatch(rf"call\s+{_NAME}", place.before.strip()):
-        return Hint(f"write  {place.before.strip()}();")
+        return place.instead(f"{place.before.strip()}();")
     if place.word == "branch" and place.found == "(":
         return Hint(f"a block with parameters is called: call {place.before.split()[-1]}(...) >> y;")
     return None
@@ -208,7 +234,10 @@ def _control_flow(place: HabitPlace) -> Hint | None:
     if word in ("while", "do", "for", "repeat"):
         return Hint(f"a loop has a number of iterations: {_LOOP}", f"there is no '{word}' statement")
     if word == "loop":
-        return Hint(f"write  {_LOOP}")
+        words = f"write  {_LOOP}"
+        pattern = rf"loop\s+({_NAME})\s*\(?\s*({_NAME})\s+in\s+(?:range\s*\(([^()]*)\)|([^\s()]+\.\.[^\s()]+))\s*\)?"
+        match = re.fullmatch(pattern, place.statement)
+        return Hint(Advice(words, Fix(_looped(match), place.statement)) if match else words)
     if word in ("break", "continue", "goto", "try", "raise", "throw", "pass", "del", "delete", "import", "def", "fn"):
         return Hint("a block consists of ops, loops and branches", f"there is no '{word}' statement")
     if word in ("print", "printf", "assert"):
@@ -216,38 +245,62 @@ def _control_flow(place: HabitPlace) -> Hint | None:
     return None
 
 
+def _looped(match: re.Match[str]) -> str:
+    """The head of a loop: its name, its index, and ``range(...)`` or ``a..b``."""
+    name, index, given, bounds = match.groups()
+    start, _, end = (part.strip() for part in (given or "").rpartition(","))
+    return f"loop {name} ({index} in {bounds or f'{start or 0}..{end}'})"
+
+
 def _assignment(place: HabitPlace) -> Hint | None:
     text = place.statement
     declared = re.match(rf"(let|var|val|const|auto|mut|{'|'.join(_DTYPE_NAMES)}|[Tt]ensor)\s+({_NAME})", text)
     if declared:
         name = declared.group(2)
-        return Hint(f"write  {name} = op name(...);  or  assign {name}: f32[...];", f"there is no '{declared[1]}' here")
+        value = re.match(r"\s*=\s*(.*)", text[declared.end() :])
+        return Hint(
+            _written(place, name, value[1] if value else "", f"{name} = op name(...);  or  assign {name}: f32[...];"),
+            f"there is no '{declared[1]}' here",
+        )
     if match := re.match(rf"assign\s+({_NAME})\s*=\s*(.*)", text):
-        return Hint(f"write  {_as_op(match[1], match[2]) or f'{match[1]} = op name(...);'}")
-    if match := re.match(rf"assign\s+({_NAME})\s*:[^=]*=\s*(.*)", text):
-        return Hint(f"'assign' only declares; then  {_as_op(None, match[2]) or 'op name(...)'} >> {match[1]};")
+        return Hint(_written(place, match[1], match[2], f"{match[1]} = op name(...);"))
+    if match := re.match(rf"(assign\s+({_NAME})\s*:[^=]*?)\s*=\s*(.*)", text):
+        call = as_op(None, match[3])
+        words = f"'assign' only declares; then  {call or 'op name(...)'} >> {match[2]};"
+        new = f"{match[1]}; {call} >> {match[2]};"
+        return Hint(Advice(words, *place.instead(new).fixes) if call else words)
     if match := re.match(rf"({_NAME})\s*(\+\+|--)|(\+\+|--)\s*({_NAME})", text):
         name, sign = (match[1], match[2]) if match[1] else (match[4], match[3])
-        return Hint(f"write  cache.{'increment' if sign == '++' else 'decrement'} {name};")
+        return place.instead(f"cache.{'increment' if sign == '++' else 'decrement'} {name};")
     if match := re.match(rf"({_NAME}(?:\[[^\]]*\])?)\s*([-+*/%@&|^])=\s*(.*)", text):
-        return Hint(_updated(match[1], match[2], match[3]))
+        return place.instead(_updated(match[1], match[2], match[3])) if match[3] else None
     if match := re.match(rf"({_NAME}\[[^\]]*\])\s*=\s*(.*)", text):
-        call = _as_op(None, match[2])
-        return Hint(f"write  {call or 'op name(...)'} >> {match[1]};")
+        call = as_op(None, match[2])
+        return place.instead(f"{call} >> {match[1]};") if call else Hint(f"write  op name(...) >> {match[1]};")
     if match := re.match(rf"({_NAME}(?:\s*,\s*{_NAME})*)\s*(?::=|<-|=(?!\s*op\b))\s*(.*)", text):
-        return Hint(f"write  {_as_op(match[1], match[2]) or _RESULT}")
+        return Hint(_written(place, match[1], match[2], _RESULT))
     if match := re.match(rf"({_NAME}(?:\[[^\]]*\])?)\s*>>\s*({_NAME}(?:\[[^\]]*\])?)", text):
-        return Hint(f"write  transfer {match[1]} >> {match[2]};")
+        return place.instead(f"transfer {match[1]} >> {match[2]};")
     return None
+
+
+def _written(place: HabitPlace, target: str, value: str, otherwise: str) -> str:
+    """Advice to write an assignment of other languages as a statement, or in other words where it is unclear."""
+    names = re.split(r"\s*,\s*", target)
+    call = as_op(None, value)
+    if call is not None and place.declared >= set(names):
+        return place.instead(f"{call} >> {target};").advice
+    statement = as_op(target, value)
+    return f"write  {otherwise}" if statement is None else place.instead(statement).advice
 
 
 def _updated(target: str, sign: str, value: str) -> str:
     if re.fullmatch(r"\d+", value) and sign in "+-":
-        return f"write  cache.{'increment' if sign == '+' else 'decrement'} {value} {target};"
-    return f"write  op {_OPERATORS[sign]}({target}, {value or 'x'}) >> {target};"
+        return f"cache.{'increment' if sign == '+' else 'decrement'} {value} {target};"
+    return f"op {_OPERATORS[sign]}({target}, {value}) >> {target};"
 
 
-def _as_op(target: str | None, value: str) -> str | None:
+def as_op(target: str | None, value: str) -> str | None:
     """An expression of other languages as a statement, or as a call where there is no target; None if it is unclear."""
     value = value.strip()
     if match := re.fullmatch(r"-\s*([\w\[\], .]+)", value):
@@ -278,11 +331,11 @@ def _value_alone(place: HabitPlace) -> Hint | None:
     if re.match(r"(op|cache|return|yield|await|transfer|assign|branch|scope|dep|effect)\b", place.statement):
         return None
     value, _, target = (part.strip() for part in re.split(r"(>>|->|=>)", place.statement + ">>", maxsplit=1))
-    call = _as_op(None, value)
+    call = as_op(None, value)
     target = target.removesuffix(">>").strip()
     if call is None:
         return None
-    return Hint(f"write  {call} >> {target};" if target else f"write  y = {call};  with the result's name")
+    return place.instead(f"{call} >> {target};") if target else Hint(f"write  y = {call};  with the result's name")
 
 
 def _op_call(place: HabitPlace) -> Hint | None:
@@ -290,22 +343,28 @@ def _op_call(place: HabitPlace) -> Hint | None:
     if not re.match(rf"(?:{_NAME}(?:\s*,\s*{_NAME})*\s*=\s*)?op\b", text):
         return None
     if match := re.match(rf"(.*?\bop\s+)({_NAME}(?:\s*\.\s*{_NAME})+)\s*\(", text):
-        return Hint(f"the name of an op has no dots: op {re.split(r'[.]', match[2])[-1].strip()}(...)")
+        last = re.split(r"[.]", match[2])[-1].strip()
+        return _changed(f"the name of an op has no dots: op {last}(...)", match[2], last)
     if (found in ("-", "=") and place.after.startswith(">")) or (found == ">" and before.rstrip().endswith(")")):
-        return Hint("a result is written with >>")
+        arrow = found if found == ">" else f"{found}>"
+        return _changed("a result is written with >>", arrow, ">>")
     if found == ";" and before.rstrip().endswith(")"):
         return Hint(f"name the result: {before.strip()} >> y;  or  y = {before.strip()};")
     if found == ">>" and before.count("(") > before.count(")"):
-        return Hint("close the '(' first")
+        return _changed("close the '(' first", f"{before[len(before.rstrip()) :]}>>", ") >>")
     if re.search(r">>\s*$", before):
         if found == "(":
-            return Hint("results are listed without parentheses: >> a, b;")
+            names = re.match(r"([^();\n]*)\)", place.after)
+            words = "results are listed without parentheses: >> a, b;"
+            return _changed(words, f"({names[0]}", names[1]) if names else Hint(words)
         if found == "assign":
             return Hint("declare it in a statement before, or let the op do it: h = op name(...);")
     if found == "op" or (found == "(" and re.search(rf"[(,=]\s*{_DOTTED}$", before)):
         return Hint("an op takes variables: give the inner result a name first, t = op name(...);")
-    if found == "," and re.search(r"=\s*\([^()]*$", before):
-        return Hint("a list stands in square brackets: [0, 1]")
+    if found == "," and (opened := re.search(r"=\s*(\([^()]*)$", before)):
+        rest = re.match(r"([^();\n]*)\)", place.after)
+        words, start = "a list stands in square brackets: [0, 1]", opened[1]
+        return _changed(words, f"{start},{rest[0]}", f"[{start[1:]},{rest[1]}]") if rest else Hint(words)
     return None
 
 
@@ -314,7 +373,7 @@ def _other_statements(place: HabitPlace) -> Hint | None:
     if re.match(r"return\b", text):
         return Hint("return names variables: y = op name(...); return y;")
     if match := re.match(rf"cache\s*\.\s*(increment|decrement)\s+({_NAME})\s+(\S+)", text):
-        return Hint(f"the amount comes first: cache.{match[1]} {match[3]} {match[2]};")
+        return place.instead(f"cache.{match[1]} {match[3]} {match[2]};", "the amount comes first: {}")
     if re.match(r"cache\s*\.", text):
         return Hint("there are cache.read, cache.write, cache.increment, cache.decrement and cache.reset")
     return None
@@ -323,7 +382,7 @@ def _other_statements(place: HabitPlace) -> Hint | None:
 def _operands(place: HabitPlace) -> Hint | None:
     before, found = place.before, place.found
     if "[" in before.rpartition("]")[2] and (found == ":" or (found == "." and before.endswith(".."))):
-        return Hint("a slice is written a..b, and a whole axis is left empty: x[, 0]")
+        return _sliced(place)
     if found == "." and re.search(rf"{_NAME}$", before):
         if re.match(r"T\b|mT\b", place.after):
             return Hint("write  t = op transpose(x, perm=[1, 0]);")
@@ -333,6 +392,18 @@ def _operands(place: HabitPlace) -> Hint | None:
     if found in ("<", ">", "=", "!", "&", "|") and re.search(r"[\w\])]\s*$", before):
         return Hint("values are compared by ops: c = op gt(a, b);")
     return None
+
+
+def _sliced(place: HabitPlace) -> Hint:
+    """``x[1:3]``, ``x[:, 0]`` and ``x[..., 0]``: ranges, and axes that are left out."""
+    words = "a slice is written a..b, and a whole axis is left empty: x[, 0]"
+    start, rest = place.before.rpartition("[")[2], re.match(r"[^\]\n]*", place.after)
+    parts = (start + place.found + (rest[0] if rest else "")).split(",")
+    if any(part.count(":") > 1 or "..." in part for part in parts):
+        return Hint(words)  # strides, and as many axes as there are: the language has neither
+    new = [part.strip() if ":" not in part else re.sub(r"\s*:\s*", "..", part.strip()) for part in parts]
+    changed = ", ".join("" if part == ".." else part for part in new)
+    return _changed(words, f"[{','.join(parts)}]", f"[{changed}]")
 
 
 _RULES: dict[str, Callable[[HabitPlace], Hint | None]] = {

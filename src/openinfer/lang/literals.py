@@ -7,7 +7,7 @@ from typing import Any
 from lark import Tree
 
 from openinfer.dtypes import dtype_of
-from openinfer.errors import Code, Diagnostic, Source, Span
+from openinfer.errors import Advice, Code, Diagnostic, Fix, FixPlace, Source, Span
 from openinfer.ir.expr import BinaryExpr, Expr, Num, Operator, Ref, TooDeepError, negate
 from openinfer.ir.operand import Access, Index, Literal, ModelRef, Operand, Single, Slice
 from openinfer.ir.values import (
@@ -31,6 +31,7 @@ _RANK = {"+": 1, "-": 1, "*": 2, "/": 2, "%": 2}
 _BRACKETS = ("_LSQB", "_COMMA", "_RSQB")
 _LARGEST = 2**64 - 1
 _SMALLEST = -(2**63)
+_INFINITE = Advice("write inf if you mean infinity", Fix("inf", place=FixPlace.WHOLE))
 
 
 class Literals:
@@ -66,7 +67,7 @@ class Literals:
         """A float literal, ``inf`` or ``nan``."""
         value = float(token.value.replace("_", ""))
         if token.type == "FLOAT" and value == float("inf"):
-            self.report(Code.BAD_NUMBER, "this number is too large for f64", token, "write inf if you mean infinity")
+            self.report(Code.BAD_NUMBER, "this number is too large for f64", token, _INFINITE)
         return value
 
     def string(self, token: SourceToken) -> str:

@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from itertools import pairwise
 from typing import Any
 
 from lark import Lark, Token, Tree, UnexpectedToken
 from lark.lexer import Lexer
 
-from openinfer.errors import Advice, Code, Diagnostic, Fix, FixPlace, Source, Span, nearest
+from openinfer.errors import Advice, Code, Diagnostic, Fix, FixPlace, Source, Span, fixes_of, nearest
 from openinfer.lang.habits import HabitPlace, Hint, hint
 from openinfer.lang.tokens import CONTEXTUAL, STATEMENT_WORDS, SYMBOLS, WORDS, SourceToken, tokens
 
@@ -298,7 +299,8 @@ class _Parse:
             return None
         after = self.source.text[token.end_pos : token.end_pos + _LONGEST_STATEMENT]
         inside = self.inside[-1] if self.inside else ""
-        return hint(HabitPlace(inside, before[-_LONGEST_STATEMENT:], token.value, after))
+        declared = {one.value for one, following in pairwise(self.fed) if following.type == "_COLON"}
+        return hint(HabitPlace(inside, before[-_LONGEST_STATEMENT:], token.value, after, declared))
 
     def _is_meant_as_name(self, token: SourceToken, expected: set[str]) -> bool:
         """Whether a reserved word stands where a name belongs; where a statement may begin, only in front of ``=``."""
@@ -309,10 +311,11 @@ class _Parse:
     def _reserved(self, token: SourceToken, before: str) -> None:
         """Report a reserved word in the place of a name."""
         kind = "a dtype" if token.type == "DTYPE" else "a reserved word"
-        advice = f"choose another name, such as '{token.value}_'"
+        advice = Advice(f"choose another name, such as '{token.value}_'", Fix(f"{token.value}_", token.value))
         following = re.match(r"\s+([A-Za-z_]\w*)", self.source.text[token.end_pos :])
         if token.type == "DTYPE" and following and not before:
-            advice = f"the name comes first: {following.group(1)}: {token.value}"
+            new = f"{following[1]}: {token.value}"
+            advice = Advice(f"the name comes first: {new}", Fix(new, token.value + following[0]))
         self._report(Code.RESERVED_WORD, f"'{token.value}' is {kind} and cannot be a name", token, advice)
 
     def _advice(self, token: SourceToken, expected: set[str]) -> str | None:
@@ -320,12 +323,20 @@ class _Parse:
         if self.previous is not None and self.previous.type == "IDENT" and "_EQUALS" in expected:
             if self._statement(token.start_pos).strip() != self.previous.value:
                 return None
-            return nearest(self.previous.value, STATEMENT_WORDS)
+            return self._misspelt(self.previous, token)
         if token.type != "IDENT" or "IDENT" in expected:
             return None
         if "DTYPE" in expected:
             words += [word for word, name in WORDS.items() if name == "DTYPE"]
         return nearest(token.value, [word for word in words if _ALL_WORDS[word] in expected])
+
+    def _misspelt(self, word: SourceToken, token: SourceToken) -> str | None:
+        """Advice about the word in front of a token; the error is at the token, so that is part of the change."""
+        near = nearest(word.value, STATEMENT_WORDS)
+        if near is None:
+            return None
+        old = self.source.text[word.start_pos : token.end_pos]
+        return Advice(near, *(Fix(fix.new + old.removeprefix(word.value), old) for fix in fixes_of(near)))
 
     def _unclosed(self, token: SourceToken) -> tuple[str, ...]:
         if token.type != "$END" or not self.open:

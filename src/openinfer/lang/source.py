@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from openinfer.collection import collection_paused
 from openinfer.errors import Code, Diagnostic, FileSpan, GraphError, Source, Span
+from openinfer.ir.advice import what_is_meant
 from openinfer.ir.graph import Graph, Op
-from openinfer.ir.op_names import OP_NAMES, op_called
+from openinfer.ir.op_names import OP_NAMES
 from openinfer.ir.validate import validate
 from openinfer.lang.lower import Parsed, lower
 from openinfer.lang.parser import parse_tree
@@ -48,12 +49,8 @@ def unknown_ops(graph: Graph) -> Iterator[Diagnostic]:
     unknown = (node for node in graph.walk() if isinstance(node.kind, Op) and node.kind.op not in OP_NAMES)
     for position, node in enumerate(unknown):
         assert isinstance(node.kind, Op)
-        name = node.kind.op
-        advice = op_called(name) if position < _MOST_ADVISED else "'openinfer ops' lists them"
-        if name in graph.blocks:
-            called = f"call {name}(...) >> {node.kind.outputs[0]};"
-            advice = f"{name!r} is a block: {called if graph.blocks[name].params is not None else f'branch {name};'}"
-        yield Diagnostic(Code.UNKNOWN_OP, f"there is no op {name!r}", node.span, advice)
+        advice = what_is_meant(node.kind, graph, may_search=position < _MOST_ADVISED)
+        yield Diagnostic(Code.UNKNOWN_OP, f"there is no op {node.kind.op!r}", node.span, advice)
 
 
 def graph(text: str, name: str = "<graph>", *, strict: bool = False) -> Graph:

@@ -26,34 +26,71 @@ def code_fixes(analysis: TextAnalysis, place: TextRange) -> list[CodeFix]:
         if where.start > place.end or where.end < place.start:
             continue
         for fix in fixes_of(problem.help):
-            edit = _edit(analysis, where, fix)
-            if edit is not None:
-                found.append(CodeFix(fix.title, (edit,), problem))
+            edits = [edit for one in (fix, *fix.more) for edit in _edits(analysis, where, one) or (None,)]
+            if None not in edits:
+                found.append(CodeFix(fix.title, tuple(edit for edit in edits if edit is not None), problem))
         if problem.code is Code.OLD_SPELLING:
             found += _formatted(analysis, problem)
     return found
 
 
-def _edit(analysis: TextAnalysis, where: TextRange, fix: Fix) -> TextEdit | None:
+def _edits(analysis: TextAnalysis, where: TextRange, fix: Fix) -> list[TextEdit]:
+    """What a fix changes; nothing where the text is not as it should be for it."""
     text = analysis.text
     match fix.place:
         case FixPlace.FIRST:
-            start = _first(text, where, fix.old)
-            return None if start is None else TextEdit(TextRange(start, start + len(fix.old)), fix.new)
+            start = _first(analysis, where, fix.old)
+            return [] if start is None else [TextEdit(TextRange(start, start + len(fix.old)), fix.new)]
         case FixPlace.WHOLE:
-            return TextEdit(where, fix.new)
+            return [TextEdit(where, fix.new)]
         case FixPlace.STATEMENT:
-            return TextEdit(statement_around(analysis, where), fix.new)
+            return [TextEdit(statement_around(analysis, where), fix.new)]
         case FixPlace.BEFORE:
-            start = statement_around(analysis, where).start
-            line = text.rfind("\n", 0, start) + 1
-            indent = text[line:start] if text[line:start].isspace() else ""
-            return TextEdit(TextRange(start, start), f"{fix.new}\n{indent}")
+            return [_line_before(analysis, where, fix.new)]
         case FixPlace.END:
-            return TextEdit(TextRange(where.end, where.end), fix.new)
-        case FixPlace.TYPE:
+            return [TextEdit(TextRange(where.end, where.end), fix.new)]
+        case FixPlace.TYPE | FixPlace.TYPE_END:
             found = re.compile(r"[A-Za-z]\w*(?:\s*\[[^\];]*\])?").match(text, _behind_colon(text, where))
-            return None if found is None else TextEdit(TextRange(*found.span()), fix.new)
+            if found is None:
+                return []
+            start = found.start() if fix.place is FixPlace.TYPE else found.end()
+            return [TextEdit(TextRange(start, found.end()), fix.new)]
+        case FixPlace.ARGUMENT:
+            return _argument(analysis, where, fix.new)
+        case FixPlace.MOVED:
+            return _moved(analysis, where, fix.old)
+
+
+def _line_before(analysis: TextAnalysis, where: TextRange, new: str) -> TextEdit:
+    """A line of its own in front of the statement, indented as that is."""
+    start = statement_around(analysis, where).start
+    before = analysis.text[analysis.text.rfind("\n", 0, start) + 1 : start]
+    indent = before if before.isspace() else ""
+    return TextEdit(TextRange(start, start), f"{new}\n{indent}")
+
+
+def _argument(analysis: TextAnalysis, where: TextRange, new: str) -> list[TextEdit]:
+    """One more argument in the first parentheses of the statement."""
+    around = statement_around(analysis, where)
+    inside = [one for one in analysis.recovered.tokens if around.start <= one.start_pos < around.end]
+    closing = next((at for at, one in enumerate(inside) if one.type == "_RPAR"), 0)
+    if not closing:
+        return []
+    place = inside[closing].start_pos
+    return [TextEdit(TextRange(place, place), new if inside[closing - 1].type == "_LPAR" else f", {new}")]
+
+
+def _moved(analysis: TextAnalysis, where: TextRange, beginning: str) -> list[TextEdit]:
+    """A statement further below, taken out there and put in front of the one around the place."""
+    text, around = analysis.text, statement_around(analysis, where)
+    found = re.compile(rf"{re.escape(beginning)}\b[^;{{}}]*;").search(text, around.end)
+    if found is None:
+        return []
+    start, end = found.span()
+    line = text.rfind("\n", 0, start) + 1
+    if text[line:start].isspace() and text[end : end + 1] == "\n":
+        start, end = line, end + 1  # it had the line to itself
+    return [_line_before(analysis, where, found.group()), TextEdit(TextRange(start, end), "")]
 
 
 def _behind_colon(text: str, where: TextRange) -> int:
@@ -61,18 +98,21 @@ def _behind_colon(text: str, where: TextRange) -> int:
     return where.start if found is None else found.end()
 
 
-def _first(text: str, where: TextRange, old: str) -> int | None:
-    """Where the old text stands first, in the range or around it; words are whole words."""
+def _first(analysis: TextAnalysis, where: TextRange, old: str) -> int | None:
+    """Where the old text stands first, in the range or around it, or alone in its statement; words are whole words."""
     pattern = re.escape(old)
     if re.match(r"\w", old):
         pattern = rf"(?<!\w){pattern}"
     if re.search(r"\w\Z", old):
         pattern = rf"{pattern}(?!\w)"
+    sought = re.compile(pattern)
     begin = max(0, where.start - len(old) + (where.start < where.end))
-    for found in re.compile(pattern).finditer(text, begin, where.end + len(old)):
+    for found in sought.finditer(analysis.text, begin, where.end + len(old)):
         if found.start() <= where.end and found.end() >= where.start:
             return found.start()
-    return None
+    around = statement_around(analysis, where)
+    alone = [found.start() for found in sought.finditer(analysis.text, around.start, around.end)]
+    return alone[0] if len(alone) == 1 else None
 
 
 def statement_around(analysis: TextAnalysis, where: TextRange) -> TextRange:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from openinfer.dtypes import Array, DType
-from openinfer.errors import Code, counted
+from openinfer.errors import Advice, Code, counted
 from openinfer.ops.cases import anything, binary, case, extremes, random
 from openinfer.ops.infer import accumulated
 from openinfer.ops.numeric import leaving, wrapped
@@ -18,6 +18,7 @@ from openinfer.ops.shapes import broadcast_pair, bytes_moved, gamma, multiplied,
 from openinfer.ops.types import (
     NUMBERS,
     TERNARY,
+    WITH_ACC,
     OpError,
     Shape,
     TensorType,
@@ -43,7 +44,7 @@ def contracted_dtype(call: Call) -> tuple[DType, ...]:
     output = accumulated(call)[1]
     if output.values:
         message = f"a sum of {output.name} values is not {output.name}"
-        raise parameter_error("acc", message, "acc=i32 gives an i32 result")
+        raise parameter_error("acc", message, Advice("acc=i32 gives an i32 result", WITH_ACC))
     return (output,)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from openinfer.errors import nearest
+from openinfer.errors import Advice, Fix, nearest
 
 _CALLED_ELSEWHERE = {
     "pads": "padding pad paddings pad_width",
@@ -76,4 +76,6 @@ def called_here(name: str, known: Collection[str]) -> str | None:
     "it is called 'pads' here"
     """
     found = [own for own in known if name in _CALLED_ELSEWHERE.get(own, "").split()]
-    return f"it is called {' or '.join(map(repr, found))} here" if found else nearest(name, known)
+    if not found:
+        return nearest(name, known)
+    return Advice(f"it is called {' or '.join(map(repr, found))} here", *(Fix(own, name) for own in found))

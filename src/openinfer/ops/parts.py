@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from openinfer.dtypes import Array, DType
-from openinfer.errors import counted
+from openinfer.errors import Advice, Fix, FixPlace, counted
 from openinfer.loops.dim import is_symbolic, larger, smaller, span
 from openinfer.ops.cases import case, special
 from openinfer.ops.move import moving, settings
@@ -13,6 +13,8 @@ from openinfer.ops.numeric import leaving
 from openinfer.ops.record import REQUIRED, Call, Case, Cases, OpCost, Param
 from openinfer.ops.shapes import axis_of, bytes_moved
 from openinfer.ops.types import Shape, parameter_error, shape_error
+
+_PADDING = Advice("value=1 or value=-1", *(Fix(f"value={one}", place=FixPlace.ARGUMENT) for one in (1, -1)))
 
 
 def _copies(call: Call) -> OpCost:
@@ -307,7 +309,7 @@ def _pads(call: Call) -> list[tuple[int, int]]:
 def _padded(call: Call) -> tuple[Shape, ...]:
     x, mode, pads = call.input(0), call.params["mode"], _pads(call)
     if mode == "constant" and not x.dtype.has_zero and call.params["value"] is None:
-        raise parameter_error("value", f"{x.dtype} has no 0 to pad with", "value=1 or value=-1")
+        raise parameter_error("value", f"{x.dtype} has no 0 to pad with", _PADDING)
     for axis, (extent, added) in enumerate(zip(x.shape, pads, strict=True)):
         if mode != "constant" and extent == 0 and any(added):
             raise shape_error(f"axis {axis} of {x} is empty: there is nothing to pad it with", 0)

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from openinfer.dtypes import Array, DType
-from openinfer.errors import Code
+from openinfer.errors import Advice, Code
 from openinfer.ops.cases import anything, case, extremes, grid, random
 from openinfer.ops.infer import accumulated
 from openinfer.ops.numeric import leaving, wide, wrapped
 from openinfer.ops.record import EXACT, SUM, Call, Case, Cases, Param, op
 from openinfer.ops.shapes import axes_of, gamma, per_input, summed
-from openinfer.ops.types import ALL, BOOL, FLOATS, NUMBERS, TERNARY, OpError, Shape, dtypes, parameter_error
+from openinfer.ops.types import ALL, BOOL, FLOATS, NUMBERS, TERNARY, WITH_ACC, OpError, Shape, dtypes, parameter_error
 
 FAMILY = "Reduce"
 ONE = "x: T -> T"
@@ -118,7 +118,8 @@ def summable(call: Call) -> tuple[DType, ...]:
     """The output dtype of a sum; values that are not closed under addition need an accumulator."""
     dtype = call.dtype()
     if call.params["acc"] is None and (dtype.kind == "bool" or dtype.values):
-        raise OpError(Code.WRONG_DTYPE, f"a sum of {call.input(0)} does not stay {dtype.name}", 0, "add acc=i32")
+        message = f"a sum of {call.input(0)} does not stay {dtype.name}"
+        raise OpError(Code.WRONG_DTYPE, message, 0, Advice("add acc=i32", WITH_ACC))
     return (accumulated(call)[1],)
 
 

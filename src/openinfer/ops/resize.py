@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from openinfer.dtypes import Array, DType
-from openinfer.errors import Code, counted
+from openinfer.errors import Advice, Code, Fix, counted
 from openinfer.loops.dim import is_symbolic, span
 from openinfer.ops.cases import anything, case, random
 from openinfer.ops.numeric import wide
@@ -74,7 +74,8 @@ def _scaled_size(extent: int, factor: float) -> int:
 def _resize_shape(call: Call) -> tuple[Shape, ...]:
     if call.params["mode"] != "nearest" and call.dtype().kind != "float":
         message = f"the mode {call.params['mode']!r} is for floats, not {call.input(0)}"
-        raise parameter_error("mode", message, 'mode="nearest" only moves values')
+        fix = Fix('"nearest"', f'"{call.params["mode"]}"')
+        raise parameter_error("mode", message, Advice('mode="nearest" only moves values', fix))
     return ((*call.shape(0)[:2], *_sizes(call)[0]),)
 
 

@@ -6,10 +6,12 @@ from itertools import zip_longest
 from math import prod
 
 from openinfer.dtypes import DTYPES, DType
-from openinfer.errors import Code
+from openinfer.errors import Code, Fix, FixPlace
 from openinfer.oinf.quant import QuantParams
 
 Shape = tuple[int, ...]
+WITH_ACC = Fix("acc=i32", place=FixPlace.ARGUMENT)
+"""The parameter that gives a sum a wider dtype."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,17 +1,18 @@
 """The debugger behind the page's step view: moves, breakpoints, watches, edits and the way back, as plain values."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from openinfer.check.bound import BoundGraph, BoundVar, FromPattern
-from openinfer.check.inserted import accepted_array
 from openinfer.errors import Code, Diagnostic, ExecutionError, OpenInferError, nearest
 from openinfer.ir import Access, Assign, MemoryKind
 from openinfer.ir.text import node_head
 from openinfer.ops import Array
 from openinfer.sim.commands import RefusedError
+from openinfer.sim.editing import edited_array
 from openinfer.sim.executor import Executor
 from openinfer.sim.inspection import overview
 from openinfer.sim.listing import Listing
@@ -118,10 +119,8 @@ class StepSession:
     # --- breakpoints and watches ----------------------------------------------------------------------------------
 
     def _parsed(self, text: str) -> Stop:
-        try:
+        with _said():
             return self._stops.parsed(text)
-        except RefusedError as error:
-            raise _refused(str(error)) from error
 
     def add_stop(self, text: str) -> dict[str, Any]:
         """Set a breakpoint, as the debugger of the command line writes them."""
@@ -160,11 +159,9 @@ class StepSession:
     # --- values ---------------------------------------------------------------------------------------------------
 
     def _access(self, text: str) -> Access:
-        try:
+        with _said():
             access = self._executor.place.seen(parsed_access(text))
             self._stops.variable(access.base)
-        except RefusedError as error:
-            raise _refused(str(error)) from error
         return access
 
     def value(self, text: str, lead: list[int]) -> dict[str, Any]:
@@ -182,13 +179,8 @@ class StepSession:
         if self._stepper.is_finished:
             raise _refused("all steps are done, and nothing would use the value")
         self._stepper.begin()
-        place = self._executor.place
-        old, part = place.read(Access(access.base)), place.read(access)
-        given = accepted_array(access.base, value, variable.dtype)
-        if given.ndim and given.shape != part.shape:
-            raise _refused(f"{access} has the shape {list(part.shape)}, but the value has {list(given.shape)}")
-        new = old.copy()
-        new[(*place.variables.cells(access, old.shape), ...)] = given
+        with _said():
+            new = edited_array(self._executor.place, access, variable, value)
         self._stepper.edit(access.base, new)
         return self.facts()
 
@@ -296,6 +288,15 @@ def _is_editable(variable: BoundVar) -> bool:
     except OpenInferError:
         return False
     return True
+
+
+@contextmanager
+def _said() -> Iterator[None]:
+    """What the debugger of the command line refuses becomes a diagnostic for the page."""
+    try:
+        yield
+    except RefusedError as error:
+        raise _refused(str(error)) from error
 
 
 def _refused(message: str) -> ExecutionError:
