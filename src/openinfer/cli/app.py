@@ -27,6 +27,7 @@ from openinfer.cli.pack import pack
 from openinfer.cli.quantize import quantize
 from openinfer.cli.serve import serve
 from openinfer.cli.simulate import run
+from openinfer.cli.split import split
 from openinfer.cli.step import step
 from openinfer.cli.studio import studio
 from openinfer.cli.synth import synth
@@ -48,7 +49,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for command in (
-    *(check, run, step, studio, trace, trace_diff, synth, bench, serve, batch, fmt, draw),
+    *(check, run, step, studio, trace, trace_diff, synth, bench, serve, batch, split, fmt, draw),
     *(import_model, inspect, verify, pack, quantize, ops, devices, explain, demo, lsp, dap),
 ):
     name = "import" if command is import_model else None  # the word is Python's

@@ -36,6 +36,10 @@ Instances = Annotated[
     int | None, typer.Option("--instances", min=1, max=1024, help="Compiled instances of a model; else one a core.")
 ]
 InstanceThreads = Annotated[int, typer.Option("--threads", min=1, max=1024, help="Threads of each instance.")]
+Isolate = Annotated[bool, typer.Option("--isolate", help="Run each instance in a process of its own.")]
+MapWeights = Annotated[
+    bool, typer.Option("--map-weights", help="Read weights through a file of the cache, instead of holding them.")
+]
 MaxQueue = Annotated[int, typer.Option("--max-queue", min=1, help="Requests that may wait; others get 429.")]
 MaxBatch = Annotated[int, typer.Option("--max-batch", min=1, help="Rows of several requests that run as one step.")]
 MaxWait = Annotated[float, typer.Option("--max-wait-ms", min=0.0, help="How long a request waits for others.")]
@@ -83,6 +87,8 @@ def serve(
     grpc_port: GrpcPort = 8001,
     instances: Instances = None,
     threads: InstanceThreads = 1,
+    isolate: Isolate = False,
+    map_weights: MapWeights = False,
     max_queue: MaxQueue = 64,
     max_batch: MaxBatch = 1,
     max_wait_ms: MaxWait = 2.0,
@@ -126,7 +132,9 @@ def serve(
     )
     require_safe(listening)
     count = len(os.sched_getaffinity(0)) if instances is None else instances
-    run = RunOptions(device, sizes, count, threads, max_queue, max_batch, max_wait_ms / 1e3, timeout)
+    run = RunOptions(
+        device, sizes, count, threads, max_queue, max_batch, max_wait_ms / 1e3, timeout, isolate, map_weights
+    )
     sessions = SessionOptions(session_memory, session_idle, state_dir, kept=state_age)
     log = EventLog(level=getattr(logging, log_level.upper()))
     serving = Serving(run, sessions, Metrics(), log)

@@ -166,6 +166,8 @@ class Code(StrEnum):
     BAD_SEQUENCE = "E907"
     BAD_SERVE_OPTION = "E908"
     BAD_BATCH = "E909"
+    WORKER_LOST = "E910"
+    NOT_SPLIT = "E911"
 
     # W8xx: warnings about devices
     UNKNOWN_DEVICE_KEY = "W801"

@@ -1,7 +1,7 @@
 """Writing model files: all at once, or one tensor at a time for models larger than memory."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from tempfile import TemporaryFile
@@ -52,8 +52,8 @@ def rewrite(model: ModelLoader, path: AnyPath, version: int = 2) -> None:
     write_package(path, package_of(model, version))
 
 
-def package_of(model: ModelLoader, version: int = 2) -> Package:
-    """The entries of an open model, payloads included, ready to be written."""
+def package_of(model: ModelLoader, version: int = 2, only: Collection[str] | None = None) -> Package:
+    """The entries of an open model, payloads included, ready to be written; of tensors all, or only some."""
     tensors = [
         TensorEntry(
             info.name,
@@ -64,6 +64,7 @@ def package_of(model: ModelLoader, version: int = 2) -> Package:
             info.quant is not None and info.quant.scale.group is not None,
         )
         for info in model.tensors.values()
+        if only is None or info.name in only
     ]
     return Package.of(model.sizevars, model.stored_metadata(), tensors, version)
 

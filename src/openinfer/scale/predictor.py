@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,15 +10,10 @@ from openinfer.check.results import Outputs
 from openinfer.dtypes import DType
 from openinfer.errors import BatchError, Code, Diagnostic, nearest
 from openinfer.ir import MemoryKind
-from openinfer.lang import load_graph
 from openinfer.loops.dim import Dim
-from openinfer.oinf import ModelLoader
 from openinfer.ops import Array
-from openinfer.synth.devices.description import DeviceArch, arch_of
-from openinfer.synth.pipeline import Synthesizer
 from openinfer.synth.program.batch import batch_bound
-from openinfer.synth.targets.cpu.divide import Divide
-from openinfer.synth.targets.target import Passes
+from openinfer.workers import Recipe
 
 
 class Predictor:
@@ -42,11 +36,10 @@ class Predictor:
         columns: Mapping[str, str] | None = None,
         threads: int = 1,
     ) -> None:
-        arch = DeviceArch.detect() if device == "host" else arch_of(device)
-        passes = replace(Passes.preferred(arch), divide=Divide(threads))
-        loader = None if model is None else ModelLoader.open(os.fspath(model))
-        synthesizer = Synthesizer.from_arch(arch, passes=passes)
-        plan = synthesizer.synthesize(loader, load_graph(os.fspath(graph)), sizes=sizes)
+        recipe = Recipe(
+            os.fspath(graph), None if model is None else os.fspath(model), device, dict(sizes or {}), threads
+        )
+        plan = recipe.plan(recipe.opened())
         self.identity = (plan.project.graph_hash, plan.project.model_hash, tuple(sorted((sizes or {}).items())))
         """What two runs of the same graph, model and sizes have in common."""
         program = plan.project.program
@@ -55,7 +48,7 @@ class Predictor:
         self._extents = {
             name: tuple(-1 if isinstance(one, Dim) else one for one in value.shape) for name, value in values
         }
-        self._module = plan.build(arch.toolchain.cc or "gcc")
+        self._module = recipe.built(plan)
         self._describe(columns or {})
 
     def _describe(self, columns: Mapping[str, str]) -> None:

@@ -1,28 +1,23 @@
 """A model that is served: its files, compiled, and what runs its steps."""
 
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from openinfer.errors import Code, Diagnostic, ImportingError, ServingError
 from openinfer.importing import gguf_chat_format, gguf_tokenizer
-from openinfer.lang import load_graph
 from openinfer.oinf import ModelLoader
 from openinfer.serve.interface import interface_of
 from openinfer.serve.options import RunOptions, SessionOptions
-from openinfer.serve.pool import InstancePool
+from openinfer.serve.pool import InstancePool, StepModule
 from openinfer.serve.sessions import SessionPool, session_bytes
 from openinfer.serve.states import StateFolder
 from openinfer.serve.text import TextPool, text_graphs
 from openinfer.serve.watching import EventLog, Metrics, ModelWatcher
 from openinfer.serve.work import Job, WorkQueue
-from openinfer.synth.devices.description import DeviceArch, arch_of
-from openinfer.synth.pipeline import Synthesizer
-from openinfer.synth.plan import Plan
 from openinfer.synth.run.module import CompiledModule
-from openinfer.synth.targets.cpu.divide import Divide
-from openinfer.synth.targets.target import Passes
+from openinfer.workers import WorkerGroup
 
 
 @dataclass(frozen=True)
@@ -68,17 +63,26 @@ class Served:
         self.watcher = ModelWatcher(serving.metrics, serving.log, name, version)
         with ExitStack() as opened:
             model = None if files.model is None else opened.enter_context(ModelLoader.open(files.model))
-            plan = _planned(files.graph, model, serving.run)
+            recipe = serving.run.recipe(files.graph, files.model)
+            plan = recipe.plan(model)
             self.interface = interface_of(plan)
             self.platform = f"openinfer_{plan.arch.device.type}"
-            module = _built(plan)
-            self.text = None if files.tokenizer is None else self._text(files, module, model, serving)
+            self.text: TextPool | None = None
+            module: StepModule
+            if serving.run.is_isolated:
+                _require_no_texts(files)
+                group = WorkerGroup(recipe, serving.run.instances, self.watcher.worker_lost)
+                opened.callback(group.close)
+                module = group.module()
+            else:
+                module = own = recipe.built(plan)
+                self.text = None if files.tokenizer is None else self._text(files, own, model, serving)
             self.pool = self._pool(module, serving)
             self._opened = opened.pop_all()
         self.watcher.waiting(lambda: len(self.pool.queue))
         self.watcher.log("model loaded", facts=self.facts(module))
 
-    def _pool(self, module: CompiledModule, serving: Serving) -> StepPool:
+    def _pool(self, module: StepModule, serving: Serving) -> StepPool:
         if not self.interface.is_stateful:
             return InstancePool(module, self.interface, serving.run, self.watcher)
         kept = serving.sessions
@@ -94,11 +98,12 @@ class Served:
             form = gguf_chat_format(files.tokenizer)
         except ImportingError:
             form = None  # a model that was not trained for conversations, or for ones of an unknown form
-        prefill = _built(_planned(files.prefill, model, serving.run))
+        recipe = serving.run.recipe(files.prefill, files.model)
+        prefill = recipe.built(recipe.plan(model))
         graphs = text_graphs(prefill, decode, gguf_tokenizer(files.tokenizer), form)
         return TextPool(graphs, serving.run, self.watcher)
 
-    def facts(self, module: CompiledModule) -> dict[str, object]:
+    def facts(self, module: StepModule) -> dict[str, object]:
         """What the log says of it."""
         facts: dict[str, object] = {"inputs": [one.facts() for one in self.interface.inputs.values()]}
         if isinstance(self.pool, SessionPool):
@@ -120,20 +125,10 @@ class Served:
         self.watcher.log("model unloaded")
 
 
-def _planned(graph: str, model: ModelLoader | None, options: RunOptions) -> Plan:
-    arch = _arch(options.device)
-    passes = replace(Passes.preferred(arch), divide=Divide(options.threads))
-    return Synthesizer.from_arch(arch, passes=passes).synthesize(model, load_graph(graph), sizes=options.sizes)
-
-
-def _arch(name: str) -> DeviceArch:
-    if name.lower().endswith(".json"):
-        return DeviceArch.load(name)
-    return DeviceArch.detect() if name == "host" else arch_of(name)
-
-
-def _built(plan: Plan) -> CompiledModule:
-    return plan.build(plan.arch.toolchain.cc or "gcc")
+def _require_no_texts(files: ModelFiles) -> None:
+    if files.tokenizer is not None:
+        message = "a language model runs in the process of the server: its two graphs share a state"
+        raise ServingError(Diagnostic(Code.BAD_SERVE_OPTION, message, None, "leave out --isolate, or --tokenizer"))
 
 
 def named_files(folder: Path) -> ModelFiles:

@@ -4,6 +4,9 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from openinfer.synth.run.step_memory import WeightMemory
+from openinfer.workers import Recipe
+
 
 @dataclass(frozen=True)
 class RunOptions:
@@ -23,6 +26,15 @@ class RunOptions:
     """Seconds that a request waits for others to run with."""
     timeout: float = 60.0
     """Seconds after which a request is given up, unless it says less."""
+    is_isolated: bool = False
+    """Whether instances are processes of their own."""
+    maps_weights: bool = False
+    """Whether weights are read through a file of the cache, instead of held in memory."""
+
+    def recipe(self, graph: str, model: str | None) -> Recipe:
+        """How a graph is compiled."""
+        weights = WeightMemory.MAPPED if self.maps_weights else WeightMemory.HELD
+        return Recipe(graph, model, self.device, self.sizes, self.threads, weights)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,9 @@
 """Instances of a stateless graph: one for each thread, fed from one queue, in batches where that is asked."""
 
+import os
 import threading
 from collections.abc import Mapping
+from typing import Protocol
 
 import numpy as np
 
@@ -12,14 +14,39 @@ from openinfer.serve.interface import ModelInterface
 from openinfer.serve.options import RunOptions
 from openinfer.serve.watching import ModelWatcher
 from openinfer.serve.work import GRACE, Job, StepOutputs, WorkQueue
-from openinfer.synth.run.module import CompiledModule
+
+
+class StepModule(Protocol):
+    """What steps run on: a compiled module of this process, or one of a worker."""
+
+    @property
+    def memory_bytes(self) -> int:
+        """What is its own: a state, and what a step works in."""
+
+    def __call__(self, inputs: Mapping[str, Array], /) -> Array | Outputs | Mapping[str, Array]:
+        """Run a step."""
+
+    def another(self) -> "StepModule":
+        """A further one, with a state of its own."""
+
+    def interrupt(self) -> None:
+        """End a running step where it can be."""
+
+    def reset(self) -> None:
+        """Begin with the initial state."""
+
+    def save_state(self, path: str | os.PathLike[str], /) -> object:
+        """Write the state to a file."""
+
+    def load_state(self, state: str | os.PathLike[str], /) -> None:
+        """Put back what was saved."""
 
 
 class InstancePool:
     """Runs the steps of one stateless model."""
 
     def __init__(
-        self, module: CompiledModule, interface: ModelInterface, options: RunOptions, watcher: ModelWatcher
+        self, module: StepModule, interface: ModelInterface, options: RunOptions, watcher: ModelWatcher
     ) -> None:
         self._names = tuple(interface.outputs)
         self._rows = min(options.max_batch, interface.batch_size or 1)
@@ -49,7 +76,7 @@ class InstancePool:
         for thread in self._threads:
             thread.join(GRACE)
 
-    def _work(self, module: CompiledModule) -> None:
+    def _work(self, module: StepModule) -> None:
         while (job := self.queue.take()) is not None:
             if not job.is_wanted():
                 continue
@@ -77,7 +104,7 @@ class InstancePool:
             free -= _row_count(found.inputs) or 0
         return jobs
 
-    def _run_together(self, module: CompiledModule, jobs: list[Job]) -> None:
+    def _run_together(self, module: StepModule, jobs: list[Job]) -> None:
         """One step for several jobs. If it fails, each runs alone: one of them is to blame, and the others are not."""
         counts = [_row_count(job.inputs) or 0 for job in jobs]
         try:
@@ -103,14 +130,14 @@ def _row_shapes(inputs: Mapping[str, Array]) -> dict[str, tuple[int, ...]]:
     return {name: array.shape[1:] for name, array in inputs.items()}
 
 
-def step_of(module: CompiledModule, inputs: Mapping[str, Array], names: tuple[str, ...]) -> StepOutputs:
+def step_of(module: StepModule, inputs: Mapping[str, Array], names: tuple[str, ...]) -> StepOutputs:
     """The outputs of one step."""
     found = module(inputs)
-    outputs = found if isinstance(found, Outputs) else {names[0]: found}
+    outputs = found if isinstance(found, Outputs | Mapping) else {names[0]: found}
     return {name: outputs[name] for name in names}
 
 
-def run_alone(module: CompiledModule, job: Job, names: tuple[str, ...]) -> None:
+def run_alone(module: StepModule, job: Job, names: tuple[str, ...]) -> None:
     """A step for one job, which can be interrupted."""
     job.interrupt = module.interrupt
     try:

@@ -25,6 +25,7 @@ _STATUSES = {
     Code.BAD_STATE: WireStatus(409, "FAILED_PRECONDITION"),
     Code.OUT_OF_MEMORY: WireStatus(503, "RESOURCE_EXHAUSTED"),
     Code.WRITE_FAILED: WireStatus(507, "RESOURCE_EXHAUSTED"),
+    Code.WORKER_LOST: WireStatus(503, "UNAVAILABLE"),
     Code.NO_GPU: WireStatus(503, "UNAVAILABLE"),
     Code.BUSY: WireStatus(500, "INTERNAL"),
 }

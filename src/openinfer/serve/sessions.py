@@ -15,12 +15,13 @@ from openinfer.errors import Code, Diagnostic, ExecutionError, OpenInferError, S
 from openinfer.serve.interface import ModelInterface
 from openinfer.serve.messages import SequencePart
 from openinfer.serve.options import RunOptions, SessionOptions
-from openinfer.serve.pool import run_alone
+from openinfer.serve.pool import StepModule, run_alone
 from openinfer.serve.problems import told
 from openinfer.serve.states import StateFolder
 from openinfer.serve.watching import ModelWatcher
 from openinfer.serve.work import GRACE, Job, WorkQueue, queue_full
-from openinfer.synth.run.module import CompiledModule
+from openinfer.workers import WorkerModule
+from openinfer.workers.worker import worker_lost
 
 PATIENCE = 1.0
 """So many seconds a new session waits for one that is being worked on or saved to make room."""
@@ -31,7 +32,7 @@ class _Session:
     """The instance of one sequence. Who holds the lock has the module for itself."""
 
     id: str
-    module: CompiledModule
+    module: StepModule
     lock: threading.Lock = field(default_factory=threading.Lock)
     used: float = field(default_factory=monotonic)
     is_changed: bool = False
@@ -39,13 +40,18 @@ class _Session:
     is_gone: bool = False
     """Whether it has left memory; its module is another's then."""
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether the process that had its state has ended."""
+        return isinstance(self.module, WorkerModule) and self.module.is_lost
+
 
 class SessionPool:
     """Runs the steps of one model with persistent memory."""
 
     def __init__(
         self,
-        module: CompiledModule,
+        module: StepModule,
         interface: ModelInterface,
         options: RunOptions,
         kept: SessionOptions,
@@ -63,7 +69,7 @@ class SessionPool:
         """The jobs of each sequence in their order; the first of them is in the queue, or running."""
         self._behind = 0
         """How many jobs wait for another of their sequence."""
-        self._free: list[CompiledModule] = [module]
+        self._free: list[StepModule] = [module]
         self._made = 1
         self._lock = threading.Condition()
         """Is notified when a session is let go of."""
@@ -107,7 +113,8 @@ class SessionPool:
         self._ended.set()
         self._keeper.join()
         for session in list(self._sessions.values()):
-            self._saved(session)
+            if not session.is_lost:
+                self._saved(session)
 
     # --- running --------------------------------------------------------------------------------------------------
 
@@ -147,7 +154,10 @@ class SessionPool:
             job.before_answer = partial(self._save, session) if part.saves else None
             run_alone(session.module, job, self._names)
             session.used = monotonic()
-            if part.ends:
+            if session.is_lost:  # the client has been told
+                with self._lock:
+                    self._forget(session)
+            elif part.ends:
                 self._end(session)
         finally:
             self._let_go(session)
@@ -163,9 +173,21 @@ class SessionPool:
             with self._lock:
                 session = self._sessions.get(part.id) or self._opened(part.id, starts=part.starts)
             session.lock.acquire()
-            if not session.is_gone:
+            if not session.is_gone and (part.starts or not session.is_lost):
                 return session
-            self._let_go(session)
+            try:
+                self._require_saved(session)
+            finally:
+                self._let_go(session)
+
+    def _require_saved(self, session: _Session) -> None:
+        """Forget a session whose process has ended; whoever asks next is told, if there was more than what is saved."""
+        if session.is_gone:
+            return
+        with self._lock:
+            self._forget(session)
+        if session.is_changed:
+            raise worker_lost(None)
 
     def _opened(self, name: str, *, starts: bool) -> _Session:
         """A session that is not in memory: a new one, or one that was saved."""
@@ -184,7 +206,7 @@ class SessionPool:
         session = self._sessions[name] = _Session(name, module)
         return session
 
-    def _module(self) -> CompiledModule:
+    def _module(self) -> StepModule:
         """An instance that no session has: a free one, a new one, or that of the session that was idle longest."""
         if not self._free and self._made < self.most:
             self._free.append(self._first.another())
@@ -199,7 +221,7 @@ class SessionPool:
         if not self._free and self._states is not None:
             for one in sorted(self._sessions.values(), key=lambda one: one.used):
                 if not self._free and one.lock.acquire(blocking=False):
-                    if self._saved(one):
+                    if one.is_lost or self._saved(one):
                         self._forget(one)
                     one.lock.release()
         return bool(self._free)
@@ -256,7 +278,7 @@ class SessionPool:
         try:
             if session.is_gone:
                 return
-            is_saved = self._saved(session)
+            is_saved = session.is_lost or self._saved(session)
             with self._lock:
                 is_idle = monotonic() - session.used > self._idle and session.id not in self._lines
                 if is_idle and (is_saved or self._states is None):
@@ -265,6 +287,6 @@ class SessionPool:
             self._let_go(session)
 
 
-def session_bytes(module: CompiledModule) -> int:
+def session_bytes(module: StepModule) -> int:
     """The memory of a session: its state, and what a step works in. Tables that grow come on top."""
     return max(module.memory_bytes, 1)

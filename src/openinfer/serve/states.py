@@ -7,7 +7,7 @@ from pathlib import Path
 from time import time
 
 from openinfer.errors import Code, Diagnostic, FileSpan, ServingError
-from openinfer.synth.run.module import CompiledModule
+from openinfer.serve.pool import StepModule
 
 _SUFFIX = ".oinf"
 
@@ -32,7 +32,7 @@ class StateFolder:
         path = self._path(sequence)
         return path if path.is_file() else None
 
-    def save(self, sequence: str, module: CompiledModule) -> None:
+    def save(self, sequence: str, module: StepModule) -> None:
         """Write the state of a session: all of it or nothing."""
         module.save_state(self._path(sequence))
 

@@ -41,6 +41,9 @@ class Metrics:
         self.unsaved = Counter(
             "openinfer_session_save_failures", "States that could not be saved.", labels, registry=self.registry
         )
+        self.losses = Counter(
+            "openinfer_worker_losses", "Processes of instances that have ended.", labels, registry=self.registry
+        )
         self.tokens = Counter(
             "openinfer_tokens", "Tokens of texts, read or said.", (*labels, "kind"), registry=self.registry
         )
@@ -69,6 +72,11 @@ class ModelWatcher:
         """A state could not be saved."""
         self._metrics.unsaved.labels(*self._labels).inc()
         self.log("state not saved", logging.WARNING, {"reason": reason})
+
+    def worker_lost(self, pid: int) -> None:
+        """A process of an instance has ended."""
+        self._metrics.losses.labels(*self._labels).inc()
+        self.log("worker lost", logging.WARNING, {"pid": pid})
 
     def tokens(self, kind: str, count: int) -> None:
         """Tokens were read or said."""

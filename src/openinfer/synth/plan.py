@@ -33,6 +33,7 @@ from openinfer.synth.report.report import (
 from openinfer.synth.run.emission import write_project
 from openinfer.synth.run.library import FLAGS
 from openinfer.synth.run.module import CompiledModule
+from openinfer.synth.run.step_memory import WeightMemory, weight_memory
 from openinfer.synth.run.timed import TimedRun
 from openinfer.synth.targets.project import EmittedProject, Files, Golden
 from openinfer.synth.targets.target import BuildOptions, Target
@@ -137,13 +138,17 @@ class Plan:
         flags: Sequence[str] = FLAGS,
         trace: TraceLevel | str = TraceLevel.OFF,
         node_budget: int | None = None,
+        weights: WeightMemory | str = WeightMemory.HELD,
     ) -> CompiledModule:
         """Compile the code on this machine and load it: a module with the executor's verbs.
 
         With a ``trace`` level (``basic``, ``full``) it records what each step does, as the simulator does.
-        ``node_budget`` ends a step of a graph with loops that executes more nodes.
+        ``node_budget`` ends a step of a graph with loops that executes more nodes. ``weights`` are ``held`` in memory,
+        or ``mapped``: a file of the cache that steps read through, which can be larger than memory and which all
+        processes of this machine share.
         """
-        return self.target.build(self.project, BuildOptions(cc, tuple(flags), trace_level(trace), node_budget))
+        options = BuildOptions(cc, tuple(flags), trace_level(trace), node_budget, weight_memory(weights))
+        return self.target.build(self.project, options)
 
     def footprint(self) -> Footprint | None:
         """What the program takes of a device without an operating system, measured where its tools are here.

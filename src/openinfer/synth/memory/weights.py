@@ -12,6 +12,7 @@ from openinfer.check.bound import FromModel
 from openinfer.dtypes import DType, convert, pack, unpack
 from openinfer.errors import Code, Diagnostic, GraphError
 from openinfer.oinf.model import ModelLoader
+from openinfer.ops import Array
 from openinfer.synth.memory.alignment import aligned
 from openinfer.synth.program.ir import (
     FOLDED,
@@ -40,6 +41,7 @@ class Piece:
     nbytes: int
 
 
+WeightBytes = bytes | memoryview
 WeightKey = tuple[str, str, str, Packing | None]
 """A tensor, which part of it, its dtype, and its order."""
 
@@ -95,19 +97,23 @@ class WeightLayout:
         """Where all tensors that an operand can be lie."""
         return self.families[replace(weight, index=())]
 
-    def data(self, name: str, part: str, dtype: DType) -> bytes:
+    def data(self, name: str, part: str, dtype: DType) -> WeightBytes:
         """The bytes of a tensor as a kernel reads them."""
         return _data(self.program, name, part, dtype)
 
     def blob(self) -> bytes:
         """All pieces at their offsets."""
-        out = bytearray(self.size)
+        return b"".join(self.chunks())
+
+    def chunks(self) -> Iterator[WeightBytes]:
+        """The blob from its beginning to its end, a piece at a time: one of a model's tensors is in memory at most."""
+        end = 0
         for piece in self.pieces.values():
+            yield bytes(piece.offset - end)
             data = self.data(piece.name, piece.part, piece.dtype)
-            if piece.packing is not None:
-                data = _packed(data, piece.dtype, piece.packing)
-            out[piece.offset : piece.offset + piece.nbytes] = data
-        return bytes(out)
+            yield data if piece.packing is None else _packed(data, piece.dtype, piece.packing)
+            end = piece.offset + piece.nbytes
+        yield bytes(self.size - end)
 
 
 def weight_layout(program: Program, alignment: int, max_buffer_bytes: int) -> WeightLayout:
@@ -145,10 +151,13 @@ def _segments(pieces: Iterable[Piece], size: int, most: int) -> tuple[Segment, .
 def _nbytes(program: Program, name: str, weight: Weight) -> int:
     if weight.packing is not None:
         return weight.dtype.nbytes(prod(weight.packing.shape))
+    model = program.bound.model
+    if weight.part == "data" and model is not None and name in model.tensors:
+        return model.tensors[name].nbytes
     return len(_data(program, name, weight.part, weight.dtype))
 
 
-def _data(program: Program, name: str, part: str, dtype: DType) -> bytes:
+def _data(program: Program, name: str, part: str, dtype: DType) -> WeightBytes:
     if part == FOLDED:
         return program.folded[name].raw().tobytes()
     model = program.bound.model
@@ -160,13 +169,13 @@ def _data(program: Program, name: str, part: str, dtype: DType) -> bytes:
         assert numbers is not None
         return numbers.values.astype(dtype.array).tobytes()
     if name in model.tensors:
-        return model.load(name).raw().tobytes()
+        return model.load(name).raw().data
     value = np.asarray(model.metadata[name])
     stored = convert(value, dtype) if dtype.kind != "float" else value.astype(dtype.array)
     return pack(stored, dtype).tobytes() if dtype.is_packed else np.asarray(stored).tobytes()
 
 
-def _packed(data: bytes, dtype: DType, packing: Packing) -> bytes:
+def _packed(data: WeightBytes, dtype: DType, packing: Packing) -> bytes:
     """The bytes of a tensor in another order of its elements."""
     if not dtype.is_packed:
         return bytes(packing.packed(np.frombuffer(data, dtype.array)).tobytes())
@@ -199,6 +208,15 @@ def _other_weights(program: Program) -> Iterator[Weight]:
             yield from (one for one in (step.whole, step.value) if isinstance(one, Weight))
 
 
+_CHUNK = 1 << 20
+
+
+def _are_finite(elements: Array) -> bool:
+    """Whether floats are neither infinite nor NaN, looked at in chunks: tensors can be larger than memory."""
+    starts = range(0, elements.size, _CHUNK)
+    return all(bool(np.isfinite(elements[at : at + _CHUNK].astype(np.float64)).all()) for at in starts)
+
+
 class FiniteWeights:
     """Which weights of a program have neither infinities nor NaN; each tensor is looked at once."""
 
@@ -213,7 +231,7 @@ class FiniteWeights:
         family = replace(weight, index=())
         if family not in self._known:
             found = (np.frombuffer(one.raw(), weight.dtype.array) for one in self._tensors(weight))
-            self._known[family] = all(bool(np.isfinite(one.astype(np.float64)).all()) for one in found)
+            self._known[family] = all(_are_finite(one) for one in found)
         return self._known[family]
 
     def _tensors(self, weight: Weight) -> list[Tensor]:

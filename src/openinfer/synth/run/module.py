@@ -24,17 +24,21 @@ from openinfer.synth.run.interruption import Watch
 from openinfer.synth.run.library import FLAGS, Instance, compiled, structure
 from openinfer.synth.run.persistent import Contents, PersistentMemory, tensor
 from openinfer.synth.run.state_memory import StateMemory
-from openinfer.synth.run.step_memory import OWN_MEMORY, SharedMemory, initialised
+from openinfer.synth.run.step_memory import OWN_MEMORY, SharedMemory, WeightMemory, given_weights, initialised
 from openinfer.synth.run.table_memory import borrowed
 from openinfer.synth.targets.project import RunnableProject
 from openinfer.tensor import Tensor
 
 
 def built(
-    project: RunnableProject, cc: str = "gcc", flags: Sequence[str] = FLAGS, node_budget: int | None = None
+    project: RunnableProject,
+    cc: str = "gcc",
+    flags: Sequence[str] = FLAGS,
+    node_budget: int | None = None,
+    weights: WeightMemory = WeightMemory.HELD,
 ) -> "CompiledModule":
     """A project as a module of this process."""
-    return CompiledModule(project, compiled(project, cc, flags), node_budget)
+    return CompiledModule(project, compiled(project, cc, flags), node_budget, given_weights(project, weights))
 
 
 class _Running(NamedTuple):
@@ -74,6 +78,7 @@ class CompiledModule:
         self._instance = Instance(project, library)
         self._context = self._instance.context
         self._arena, self._state, self._weights = initialised(project, self._instance, shared)
+        self._given_weights = shared.weights if project.placed.rules.on_device else self._weights
         self._node_budget = node_budget
         on_device = self._instance if project.placed.rules.on_device else None
         self._persistent = PersistentMemory(project, StateMemory(self._state, on_device), self._instance)
@@ -121,9 +126,7 @@ class CompiledModule:
         With ``state_of`` it works on the state of another module, whose graph has the same persistent variables: what
         one writes the other reads. Only one of the two may run at a time.
         """
-        on_device = self._project.placed.rules.on_device
-        weights = None if on_device else self._weights
-        shared = SharedMemory(weights, None if state_of is None else _state_shared_by(self, state_of))
+        shared = SharedMemory(self._given_weights, None if state_of is None else _state_shared_by(self, state_of))
         return CompiledModule(self._project, self._library, self._node_budget, shared)
 
     # --- inputs ---------------------------------------------------------------------------------------------------

@@ -2,12 +2,14 @@
 
 import ctypes
 from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 
-from openinfer.errors import Code, Diagnostic, ExecutionError
+from openinfer.errors import Code, Diagnostic, ExecutionError, nearest
 from openinfer.ops import Array
 from openinfer.synth.run.library import Instance
+from openinfer.synth.run.mapped_weights import mapped_weights
 from openinfer.synth.run.table_memory import borrowed
 from openinfer.synth.targets.project import RunnableProject
 
@@ -22,6 +24,29 @@ class SharedMemory:
 
 OWN_MEMORY = SharedMemory()
 """Nothing that is shared."""
+
+
+class WeightMemory(StrEnum):
+    """Where the weights of a module are: in memory of its own, or in a file that is mapped and read through."""
+
+    HELD = "held"
+    MAPPED = "mapped"
+
+
+def weight_memory(name: WeightMemory | str) -> WeightMemory:
+    """The kind that a name means."""
+    try:
+        return WeightMemory(name)
+    except ValueError:
+        message = f"weights are 'held' or 'mapped', not {name!r}"
+        raise ExecutionError(Diagnostic(Code.BAD_PARAMETER, message, None, nearest(str(name), WeightMemory))) from None
+
+
+def given_weights(project: RunnableProject, kind: WeightMemory) -> SharedMemory:
+    """What a new module is given of weights, where it does not hold them itself."""
+    if kind is WeightMemory.HELD or not project.placed.weights.size:
+        return OWN_MEMORY
+    return SharedMemory(mapped_weights(project))
 
 
 class _Asked:

@@ -26,19 +26,26 @@ from openinfer.ir import Assign, Node, Op
 from openinfer.ir.rules import is_consumer
 from openinfer.ops import Array
 from openinfer.synth.memory.trace_points import Reported
+from openinfer.synth.memory.weights import WeightBytes
 from openinfer.synth.program.ir import FOLDED, KernelStep, Mark, Program, Weight
 from openinfer.synth.run.interruption import deferred_interrupt
 from openinfer.synth.run.library import compiled
 from openinfer.synth.run.module import CompiledModule
+from openinfer.synth.run.step_memory import OWN_MEMORY, SharedMemory, WeightMemory, given_weights
 from openinfer.synth.targets.project import RunnableProject
 
 
 def traced(
-    project: RunnableProject, cc: str, flags: Sequence[str], level: TraceLevel, node_budget: int | None = None
+    project: RunnableProject,
+    cc: str,
+    flags: Sequence[str],
+    level: TraceLevel,
+    node_budget: int | None = None,
+    weights: WeightMemory = WeightMemory.HELD,
 ) -> "TracedModule":
     """A project as a module that records: the same code, compiled with its trace hook."""
     library = compiled(project, cc, (*flags, *project.trace_flags))
-    return TracedModule(project, library, level, node_budget)
+    return TracedModule(project, library, level, node_budget, given_weights(project, weights))
 
 
 class _Event(ctypes.Structure):
@@ -78,9 +85,14 @@ class TracedModule(CompiledModule):
     """A compiled module that keeps the events of its last step."""
 
     def __init__(
-        self, project: RunnableProject, library: ctypes.CDLL, level: TraceLevel, node_budget: int | None = None
+        self,
+        project: RunnableProject,
+        library: ctypes.CDLL,
+        level: TraceLevel,
+        node_budget: int | None = None,
+        shared: SharedMemory = OWN_MEMORY,
     ) -> None:
-        super().__init__(project, library, node_budget)
+        super().__init__(project, library, node_budget, shared)
         self._level = level
         self._records: list[_Record] = []
         self._clock = 0
@@ -203,7 +215,7 @@ def _array(address: int | None, dtype: DType, shape: tuple[int, ...]) -> Array:
     return _decoded(data, dtype, shape)
 
 
-def _decoded(data: bytes, dtype: DType, shape: tuple[int, ...]) -> Array:
+def _decoded(data: WeightBytes, dtype: DType, shape: tuple[int, ...]) -> Array:
     count = int(np.prod(shape, dtype=np.int64))
     if dtype.is_packed:
         return unpack(np.frombuffer(data, np.uint8), dtype, 0, count).reshape(shape)

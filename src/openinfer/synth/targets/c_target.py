@@ -119,5 +119,5 @@ def _tuned(program: Program, wanted: Passes, workshop: Workshop) -> Tuned:
 
 def _built(project: Project, options: BuildOptions) -> CompiledModule:
     if options.trace is TraceLevel.OFF:
-        return built(project, options.cc, options.flags, options.node_budget)
-    return traced(project, options.cc, options.flags, options.trace, options.node_budget)
+        return built(project, options.cc, options.flags, options.node_budget, options.weights)
+    return traced(project, options.cc, options.flags, options.trace, options.node_budget, options.weights)

@@ -69,5 +69,5 @@ class LaunchingDevice:
 def built_for_device(project: RunnableProject, options: BuildOptions) -> CompiledModule:
     """A project compiled and loaded on this machine."""
     if options.trace is TraceLevel.OFF:
-        return built(project, options.cc, options.flags, options.node_budget)
-    return traced(project, options.cc, options.flags, options.trace, options.node_budget)
+        return built(project, options.cc, options.flags, options.node_budget, options.weights)
+    return traced(project, options.cc, options.flags, options.trace, options.node_budget, options.weights)

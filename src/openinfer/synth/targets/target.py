@@ -22,6 +22,7 @@ from openinfer.synth.report.footprint import Footprint
 from openinfer.synth.report.profile import Profile
 from openinfer.synth.run.library import FLAGS
 from openinfer.synth.run.module import CompiledModule
+from openinfer.synth.run.step_memory import WeightMemory
 from openinfer.synth.run.timed import TimedRun
 from openinfer.synth.targets.cpu.divide import Divide
 from openinfer.synth.targets.cpu.machine import CpuMachine, no_target
@@ -89,6 +90,7 @@ class BuildOptions:
     flags: tuple[str, ...] = FLAGS
     trace: TraceLevel = TraceLevel.OFF
     node_budget: int | None = None
+    weights: WeightMemory = WeightMemory.HELD
 
 
 @dataclass(frozen=True)

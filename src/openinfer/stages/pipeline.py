@@ -1,0 +1,163 @@
+"""Stages as a pipeline: a process for each, and several steps on their way at the same time."""
+
+import os
+import queue
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+
+from openinfer.errors import Code, Diagnostic, ExecutionError, OpenInferError
+from openinfer.ops import Array
+from openinfer.stages.folder import StageFolder
+from openinfer.synth.run.step_memory import weight_memory
+from openinfer.workers import Recipe, WorkerGroup, WorkerModule
+
+_DEPTH = 2
+"""Steps that may wait in front of each stage."""
+
+
+@dataclass
+class _Step:
+    """A step on its way: the values that later stages need, or the error that ended it."""
+
+    values: dict[str, Array]
+    found: "Future[dict[str, Array]]" = field(default_factory=Future)
+    error: OpenInferError | None = None
+
+
+class Pipeline:
+    """The stages of a folder that ``openinfer split`` wrote, each in a process of its own.
+
+    Values pass from stage to stage; while one works on a step, the one before it works on the next. Where stages have
+    persistent memory, a step that fails behind the first of them leaves them apart, and ``reset`` comes first.
+    """
+
+    def __init__(
+        self, folder: str | os.PathLike[str], *, device: str = "host", threads: int = 1, weights: str = "mapped"
+    ) -> None:
+        self.stages, kind = StageFolder.load(folder), weight_memory(weights)
+        recipes = [Recipe(one.graph, one.model, device, {}, threads, kind) for one in self.stages.stages]
+        self._needed = needed_behind(self.stages)
+        self._groups: list[WorkerGroup] = []
+        self._broken: OpenInferError | None = None
+        try:
+            self._groups += [WorkerGroup(recipe, 1) for recipe in recipes]
+        except BaseException:
+            self._end()
+            raise
+        self._modules = [group.module() for group in self._groups]
+        self._lines: list[queue.Queue[_Step | None]] = [queue.Queue(_DEPTH) for _ in self._modules]
+        self._threads = [
+            threading.Thread(target=self._work, args=(place,), name=f"stage-{place}", daemon=True)
+            for place in range(len(self._modules))
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def modules(self) -> tuple[WorkerModule, ...]:
+        """The modules of the stages, in their order."""
+        return tuple(self._modules)
+
+    def __call__(self, inputs: Mapping[str, Any] | None = None, /, **named: Any) -> dict[str, Array]:
+        """The outputs of one step."""
+        return self.submit({**(inputs or {}), **named}).result()
+
+    def submit(self, inputs: Mapping[str, Any]) -> "Future[dict[str, Array]]":
+        """Begin a step, as soon as the first stage has room for it; the future has its outputs."""
+        if self._broken is not None:
+            message = f"a step has failed between two stages ({self._broken.code}), whose states are apart since"
+            raise ExecutionError(Diagnostic(Code.WRONG_MOMENT, message, None, "reset() first"))
+        require_inputs(self.stages, inputs)
+        step = _Step(dict(inputs))
+        self._lines[0].put(step)
+        return step.found
+
+    def map(self, steps: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Array]]:
+        """The outputs of steps, in their order, with as many on their way as there is room for."""
+        waiting: list[Future[dict[str, Array]]] = []
+        for inputs in steps:
+            waiting.append(self.submit(inputs))
+            if len(waiting) > (_DEPTH + 1) * len(self._modules):
+                yield waiting.pop(0).result()
+        for future in waiting:
+            yield future.result()
+
+    def reset(self) -> None:
+        """Put the persistent memory of all stages back to its initial values; no step may be on its way."""
+        for module in self._modules:
+            module.reset()
+        self._broken = None
+
+    def _work(self, place: int) -> None:
+        while (step := self._lines[place].get()) is not None:
+            self._advance(place, step)
+            if place + 1 < len(self._lines):
+                self._lines[place + 1].put(step)
+            elif step.error is None:
+                step.found.set_result(step.values)
+            else:
+                step.found.set_exception(step.error)
+        if place + 1 < len(self._lines):
+            self._lines[place + 1].put(None)
+
+    def _advance(self, place: int, step: _Step) -> None:
+        """Have a stage work on a step, unless an earlier one has failed."""
+        stage = self.stages.stages[place]
+        if step.error is not None:
+            return
+        try:
+            found = self._modules[place]({name: step.values[name] for name in stage.awaits})
+        except OpenInferError as error:
+            step.error = error
+            earlier = self.stages.stages[:place]
+            if any(one.has_state for one in earlier) or (error.code == Code.WORKER_LOST and stage.has_state):
+                self._broken = error
+            return
+        values = {**step.values, **found}
+        step.values = {name: values[name] for name in self._needed[place]}
+
+    def _end(self) -> None:
+        for group in self._groups:
+            group.close()
+
+    def close(self) -> None:
+        """Answer what is on its way, and end the processes."""
+        if self._threads[0].is_alive():
+            self._lines[0].put(None)
+        for thread in self._threads:
+            thread.join()
+        self._end()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def needed_behind(stages: StageFolder) -> list[tuple[str, ...]]:
+    """For each stage, the values that are still needed behind it: by later stages, or as outputs."""
+    needed = set(stages.outputs)
+    found: list[tuple[str, ...]] = []
+    for stage in reversed(stages.stages):
+        found.append(tuple(sorted(needed)))
+        needed = (needed - set(stage.yields)) | set(stage.awaits)
+    return found[::-1]
+
+
+def require_inputs(stages: StageFolder, inputs: Mapping[str, Any]) -> None:
+    """Refuse a step without all inputs, or with others."""
+    missing = [name for name in stages.inputs if name not in inputs]
+    unknown = [name for name in inputs if name not in stages.inputs]
+    if missing:
+        raise ExecutionError(Diagnostic(Code.NOT_INSERTED, f"the input {missing[0]!r} has not been inserted"))
+    if unknown:
+        message = f"there is no input {unknown[0]!r}"
+        advice = f"inputs are {', '.join(stages.inputs) or 'none'}"
+        raise ExecutionError(Diagnostic(Code.UNKNOWN_VARIABLE, message, None, advice))

@@ -1,0 +1,86 @@
+"""Stages as actors of Ray: on as many machines as the cluster has, each of which compiles for its own processor.
+
+The folder of the stages is on storage that all machines share. Values pass from actor to actor, not through the caller.
+"""
+
+import os
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import ray
+
+from openinfer.ops import Array
+from openinfer.stages.folder import StageFolder, StoredStage
+from openinfer.stages.pipeline import needed_behind, require_inputs
+from openinfer.synth.run.module import CompiledModule
+from openinfer.workers import Recipe
+
+_DEPTH = 3
+"""Steps on their way for each stage."""
+
+
+class StageActor:
+    """One stage, compiled where the actor is."""
+
+    def __init__(self, stage: StoredStage, needed: tuple[str, ...], device: str, threads: int) -> None:
+        recipe = Recipe(stage.graph, stage.model, device, {}, threads)
+        self._module: CompiledModule = recipe.built(recipe.plan(recipe.opened()))
+        self._stage, self._needed = stage, needed
+
+    def step(self, values: dict[str, Array]) -> dict[str, Array]:
+        """The values that later stages need, once this one has run."""
+        found = self._module({name: values[name] for name in self._stage.awaits})
+        names = self._stage.yields
+        own = dict(found.items()) if len(names) > 1 else {names[0]: found}  # type: ignore[union-attr]
+        return {name: own.get(name, values.get(name)) for name in self._needed}  # type: ignore[misc]
+
+    def reset(self) -> None:
+        """Put persistent memory back to its initial values."""
+        self._module.reset()
+
+
+class RayPipeline:
+    """The stages of a folder, each an actor; steps reach every actor in the order in which they were begun."""
+
+    def __init__(self, folder: str | os.PathLike[str], *, device: str = "host", threads: int = 1) -> None:
+        if not ray.is_initialized():
+            ray.init(ignore_reinit_error=True, log_to_driver=False)
+        self.stages = StageFolder.load(folder)
+        actor: Any = ray.remote(StageActor)
+        self._actors = [
+            actor.options(num_cpus=threads).remote(stage, needed, device, threads)
+            for stage, needed in zip(self.stages.stages, needed_behind(self.stages), strict=True)
+        ]
+
+    def __call__(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
+        """The outputs of one step."""
+        found: dict[str, Array] = ray.get(self.submit(inputs))
+        return found
+
+    def submit(self, inputs: Mapping[str, Any]) -> Any:
+        """Begin a step; ``ray.get`` of what this gives has its outputs."""
+        require_inputs(self.stages, inputs)
+        values: Any = dict(inputs)
+        for actor in self._actors:
+            values = actor.step.remote(values)
+        return values
+
+    def map(self, steps: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Array]]:
+        """The outputs of steps, in their order, several of which are on their way."""
+        waiting: deque[Any] = deque()
+        for inputs in steps:
+            waiting.append(self.submit(inputs))
+            if len(waiting) > _DEPTH * len(self._actors):
+                yield ray.get(waiting.popleft())
+        while waiting:
+            yield ray.get(waiting.popleft())
+
+    def reset(self) -> None:
+        """Put the persistent memory of all stages back to its initial values."""
+        ray.get([actor.reset.remote() for actor in self._actors])
+
+    def close(self) -> None:
+        """End the actors."""
+        for actor in self._actors:
+            ray.kill(actor)

@@ -1,0 +1,122 @@
+"""The process of a worker, ``python -m openinfer.workers.child DESCRIPTOR``: builds a recipe, does what it is told.
+
+It ends when the process that started it is gone. A signal (SIGUSR1) interrupts the step that runs.
+"""
+
+import signal
+import sys
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any
+
+from openinfer.check.results import Outputs
+from openinfer.errors import Code, Diagnostic, ExecutionError, OpenInferError
+from openinfer.ir import MemoryKind
+from openinfer.ops import Array
+from openinfer.synth.run.module import CompiledModule
+from openinfer.workers.framing import NamedArrays, WorkerMessage, received, send, told_error
+from openinfer.workers.recipe import Recipe
+
+WorkerAnswer = tuple[WorkerMessage, NamedArrays]
+
+
+class Modules:
+    """The modules of a worker: the first, and others with the same weights, each with a state of its own."""
+
+    def __init__(self) -> None:
+        self._modules: dict[int, CompiledModule] = {}
+        self._made = 0
+        self._first: CompiledModule | None = None
+        self._running: CompiledModule | None = None
+        self._commands: dict[str, Callable[[WorkerMessage, NamedArrays], WorkerAnswer]] = {
+            "build": self._build,
+            "another": self._another,
+            "step": self._step,
+            "reset": self._reset,
+            "save": self._save,
+            "load": self._load,
+            "forget": self._forget,
+        }
+
+    def done(self, message: WorkerMessage, tensors: NamedArrays) -> WorkerAnswer:
+        """Do what a message says."""
+        return self._commands[message["do"]](message, tensors)
+
+    def interrupt(self) -> None:
+        """End the step that runs, if there is one."""
+        if self._running is not None:
+            self._running.interrupt()
+
+    def _build(self, message: WorkerMessage, _tensors: NamedArrays) -> WorkerAnswer:
+        recipe = Recipe.of(message["recipe"])
+        self._first = recipe.built(recipe.plan(recipe.opened()))
+        kinds = {one.kind for one in self._first.bound.vars.values()}
+        return {"memory_bytes": self._first.memory_bytes, "has_states": MemoryKind.PERSISTENT in kinds}, {}
+
+    def _another(self, _message: WorkerMessage, _tensors: NamedArrays) -> WorkerAnswer:
+        assert self._first is not None
+        self._made += 1
+        self._modules[self._made] = self._first.another() if self._modules else self._first
+        return {"module": self._made}, {}
+
+    def _step(self, message: WorkerMessage, tensors: NamedArrays) -> WorkerAnswer:
+        module = self._running = self._modules[message["module"]]
+        try:
+            found = module(tensors)
+        finally:
+            self._running = None
+        return {}, dict(found.items()) if isinstance(found, Outputs) else {module.bound.output_names[0]: found}
+
+    def _reset(self, message: WorkerMessage, _tensors: NamedArrays) -> WorkerAnswer:
+        self._modules[message["module"]].reset()
+        return {}, {}
+
+    def _save(self, message: WorkerMessage, _tensors: NamedArrays) -> WorkerAnswer:
+        self._modules[message["module"]].save_state(message["path"])
+        return {}, {}
+
+    def _load(self, message: WorkerMessage, _tensors: NamedArrays) -> WorkerAnswer:
+        self._modules[message["module"]].load_state(message["path"])
+        return {}, {}
+
+    def _forget(self, message: WorkerMessage, _tensors: NamedArrays) -> WorkerAnswer:
+        self._modules.pop(message["module"], None)
+        return {}, {}
+
+
+def work(connection: "Connection[Any, Any]", modules: Modules) -> None:
+    """WorkerAnswer messages until the other side is gone."""
+    while True:
+        try:
+            message, tensors = received(connection)
+        except (EOFError, OSError):
+            return
+        answer, found = _answered(modules, message, tensors)
+        try:
+            send(connection, answer, found)
+        except OSError:
+            return
+
+
+def _answered(modules: Modules, message: WorkerMessage, tensors: NamedArrays) -> tuple[WorkerMessage, dict[str, Array]]:
+    try:
+        answer, found = modules.done(message, tensors)
+    except OpenInferError as error:
+        return {"error": told_error(error)}, {}
+    except MemoryError:
+        full = ExecutionError(Diagnostic(Code.OUT_OF_MEMORY, "there is not enough memory for the step"))
+        return {"error": told_error(full)}, {}
+    return answer, dict(found)
+
+
+def main() -> None:
+    """Work for the process that holds the other end of the descriptor."""
+    modules = Modules()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started this one, which ends it
+    signal.signal(signal.SIGUSR1, lambda _number, _frame: modules.interrupt())
+    with Connection(int(sys.argv[1])) as connection:
+        work(connection, modules)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""What a module is made of, as plain values that can be handed to another process."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from openinfer.lang import load_graph
+from openinfer.oinf import ModelLoader
+from openinfer.synth.devices.description import DeviceArch, arch_of
+from openinfer.synth.pipeline import Synthesizer
+from openinfer.synth.plan import Plan
+from openinfer.synth.run.module import CompiledModule
+from openinfer.synth.run.step_memory import WeightMemory
+from openinfer.synth.targets.cpu.divide import Divide
+from openinfer.synth.targets.target import Passes
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A graph and its model in files, and how they are compiled.
+
+    ``device`` is ``host`` for the processor of the machine that compiles, the name of a device, or a file that
+    describes one.
+    """
+
+    graph: str
+    model: str | None = None
+    device: str = "host"
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    threads: int = 1
+    weights: WeightMemory = WeightMemory.HELD
+
+    def arch(self) -> DeviceArch:
+        """The device."""
+        if self.device.lower().endswith(".json"):
+            return DeviceArch.load(self.device)
+        return DeviceArch.detect() if self.device == "host" else arch_of(self.device)
+
+    def opened(self) -> ModelLoader | None:
+        """The model, open; None for a graph without one."""
+        return None if self.model is None else ModelLoader.open(os.fspath(self.model))
+
+    def plan(self, model: ModelLoader | None) -> Plan:
+        """The plan of the graph with an open model."""
+        arch = self.arch()
+        passes = replace(Passes.preferred(arch), divide=Divide(self.threads))
+        return Synthesizer.from_arch(arch, passes=passes).synthesize(
+            model, load_graph(os.fspath(self.graph)), sizes=self.sizes
+        )
+
+    def built(self, plan: Plan) -> CompiledModule:
+        """A plan of this recipe, compiled and loaded into this process."""
+        return plan.build(plan.arch.toolchain.cc or "gcc", weights=self.weights)
+
+    def facts(self) -> dict[str, Any]:
+        """As plain values."""
+        return {**asdict(self), "sizes": dict(self.sizes), "weights": str(self.weights)}
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> "Recipe":
+        """What ``facts`` said."""
+        return cls(**{**facts, "weights": WeightMemory(facts["weights"])})
