@@ -161,6 +161,12 @@ export async function save(): Promise<void> {
   if (done) savedText.value = asked;
 }
 
+/** Make a change that the help of a problem names. */
+export async function applyFix(message: string, title: string): Promise<void> {
+  const found = await during("changing the text", () => call<{ text: string }>("fix", { name: message, other: title, text: text.value }));
+  if (found) text.value = found.text;
+}
+
 export async function format(): Promise<void> {
   const found = await during("formatting", () => call<{ text: string }>("format", { text: text.value }));
   if (found) text.value = found.text;

@@ -5,6 +5,8 @@ export interface Problem {
   severity: "error" | "warning";
   message: string;
   help: string | null;
+  /** The changes that the help names, by their titles. */
+  fixes?: string[];
   notes: string[];
   line?: number;
   column?: number;

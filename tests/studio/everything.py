@@ -117,9 +117,8 @@ def test_an_edit_is_checked_and_drawn_at_once_and_errors_say_where(digits: Watch
     page.wait_for_selector(".cm-lintRange-error")
     page.wait_for_selector(".errors:has-text('1 error')")
     page.screenshot(path=SHOTS / "error.png")
-    for _ in range(len("nag(flat) >> flat;")):
-        page.keyboard.press("Backspace")
-    page.keyboard.type("neg(flat) >> flat;")
+    page.click("button.fix:has-text(\"change 'nag' to 'neg'\")")
+    page.wait_for_selector(".cm-line:has-text('op neg(flat) >> flat;')")
     page.wait_for_selector(".no-problems")
     page.wait_for_selector(DRAWN)
     page.wait_for_timeout(300)

@@ -116,6 +116,43 @@ def test_every_function_of_a_plan_is_found_in_its_files(device: str) -> None:
     assert kernel["function"] in defined
 
 
+@pytest.mark.parametrize("device", ["host", "lavapipe", "h200"])
+@pytest.mark.parametrize("graph", [DIGITS, TALK], ids=["digits", "talk"])
+def test_every_call_of_a_kernel_has_the_function_that_computes_its_nodes(graph: tuple[Path, Path], device: str) -> None:
+    plan = ask(workspace(*graph), "plan", device=device)
+    functions = {one["name"]: one for one in plan["functions"]}
+    for kernel in plan["kernels"]:
+        assert re.fullmatch(rf"\w+_k\d+_{kernel['name']}(_1)?", kernel["function"])
+        assert {node["index"] for node in kernel["nodes"]} <= {*functions[kernel["function"]]["nodes"]}
+
+
+def test_the_kernels_of_a_circuit_are_its_entities(tmp_path: Path) -> None:
+    path = tmp_path / "sums.oig"
+    path.write_text("dynamic { x: i32[8]; }\nvolatile { y: i32[8]; }\nblock entry { op add(x, x) >> y; return y; }\n")
+    work = workspace(path)
+    plan = ask(work, "plan", device="ice40-up5k")
+    (kernel,) = plan["kernels"]
+    (place,) = [one for one in plan["places"] if one["role"] == "definition"]
+    assert (
+        place["function"]
+        == kernel["function"]
+        == ask(work, "kernel", device="ice40-up5k", index=0)["kernel"]["function"]
+    )
+    text = ask(work, "file", device="ice40-up5k", path=place["file"])["text"]
+    assert f"entity {kernel['function']} is" in text
+    assert "line 3: op add(x, x) >> y" in text
+
+
+def test_a_change_that_help_names_is_made() -> None:
+    work = workspace(*DIGITS)
+    text = work.opened()["text"].replace("op flatten", "op flaten")
+    (problem,) = ask(work, "check", text=text)["problems"]
+    assert problem["fixes"][0] == "change 'flaten' to 'flatten'"
+    fixed = ask(work, "fix", text=text, name=problem["message"], other=problem["fixes"][0])["text"]
+    assert fixed == work.opened()["text"].replace("flaten", "flatten")
+    assert not answered(work, "fix", {"text": fixed, "name": problem["message"], "other": problem["fixes"][0]})["ok"]
+
+
 def test_the_simulator_and_compiled_code_are_compared_event_by_event() -> None:
     work = workspace(*DIGITS)
     one = ask(work, "trace-simulator", inputs=[], steps=1)

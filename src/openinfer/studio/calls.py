@@ -33,9 +33,10 @@ class CallArguments(BaseModel):
 CALLS: Mapping[str, Callable[[Workspace, CallArguments], Mapping[str, Any]]] = {
     "open": lambda work, _: work.opened(),
     "check": lambda work, given: work.check(given.text),
-    "format": lambda work, given: work.format(given.text),
-    "complete": lambda work, given: work.complete(given.text, given.index),
-    "hover": lambda work, given: work.hover(given.text, given.index),
+    "format": lambda work, given: work.editing.format(given.text),
+    "fix": lambda work, given: work.editing.fix(given.text, given.name, given.other),
+    "complete": lambda work, given: work.editing.complete(given.text, given.index),
+    "hover": lambda work, given: work.editing.hover(given.text, given.index),
     "save": lambda work, given: work.save(given.text),
     "node": lambda work, given: work.node(given.index),
     "weight": lambda work, given: work.weight(given.name, given.lead),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
+_ENTITY = re.compile(r"entity (\w+) is")
 _LONGEST_HEAD = 80
 """The most lines of the head of a function."""
 
@@ -34,7 +35,8 @@ class CodePlace:
 def code_places(files: Mapping[str, str], functions: Iterable[str]) -> list[CodePlace]:
     r"""Every place in the files that is about one of the functions.
 
-    The emitted languages are of the C family, and a function begins and ends at the beginning of a line.
+    The emitted languages are of the C family, where a function begins and ends at the beginning of a line; and VHDL,
+    where an entity is a file.
 
     >>> found = code_places({"a.c": "/* Doubles. */\nint f(int x)\n{\n    return 2 * x;\n}\nint y = f(1);"}, ["f"])
     >>> [(one.first, one.last, one.role) for one in found]
@@ -47,6 +49,11 @@ def code_places(files: Mapping[str, str], functions: Iterable[str]) -> list[Code
 def _in_file(path: str, lines: list[str], wanted: frozenset[str]) -> list[CodePlace]:
     found: list[CodePlace] = []
     at = 0
+    if path.endswith(".vhd"):
+        entities = (_ENTITY.match(line) for line in lines)
+        own = next((one[1] for one in entities if one is not None and one[1] in wanted), None)
+        if own is not None:
+            return [CodePlace(own, path, 1, len(lines), "definition")]
     while at < len(lines):
         names = [word for word in _WORD.findall(lines[at]) if word in wanted]
         end = _end_of_definition(lines, at) if names else None

@@ -6,7 +6,7 @@ from functools import cached_property
 
 from openinfer.check import check
 from openinfer.check.bound import BoundGraph
-from openinfer.errors import Code, Diagnostic, OpenInferError, Span
+from openinfer.errors import Code, Diagnostic, OpenInferError, Span, fixes_of
 from openinfer.ir import Graph
 from openinfer.lang import parse
 from openinfer.lang.source import unknown_ops
@@ -53,8 +53,11 @@ class CheckedText:
         raise OpenInferError(Diagnostic(Code.UNKNOWN_SIZE, "the graph needs a model or sizes to run", None, advice))
 
     def problem_facts(self) -> list[dict[str, object]]:
-        """The problems as plain values, with the offsets of the characters they are about."""
-        return [one.facts() | self._offsets(one) for one in self.problems]
+        """The problems as plain values, with the characters they are about and the changes that their help names."""
+        return [
+            one.facts() | self._offsets(one) | {"fixes": [fix.title for fix in fixes_of(one.help)]}
+            for one in self.problems
+        ]
 
     def _offsets(self, problem: Diagnostic) -> dict[str, object]:
         span = problem.span

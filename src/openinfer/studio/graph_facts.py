@@ -78,7 +78,7 @@ class _Picture:
     def _segments(self, nodes: list[Node], parent: str, weights: Mapping[int, tuple[str, ...]], block: str) -> None:
         """Divide long sequences, and divide again while there are too many divisions."""
         size = SEGMENT
-        while len(nodes) > size * SEGMENT:
+        while len(nodes) > size * MOST_SHOWN:
             size *= SEGMENT
         for start in range(0, len(nodes), size):
             part = nodes[start : start + size]

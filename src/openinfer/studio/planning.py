@@ -1,5 +1,6 @@
 """The plan of a graph for a device, as the views of code and memory show it."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -76,10 +77,18 @@ class ShownPlan:
         return self.origins.get(index, index)
 
     def _with_functions(self, kernels: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The calls of kernels, each with the function that it became."""
-        names = [used.name for used, _ in self.plan.project.kernels.calls]
-        shown = names if len(names) == len(kernels) else [None] * len(kernels)
-        return [{**one, "function": name} for one, name in zip(kernels, shown, strict=True)]
+        """The calls of kernels, each with the function that it became; of several launches, that of the first."""
+        launched: dict[tuple[int, ...], list[str]] = {}
+        for used, step in self.plan.project.kernels.calls:
+            launched.setdefault(step.nodes or (step.node,), []).append(used.name)
+        called = [tuple(node["index"] for node in one["nodes"]) for one in kernels]
+        count, before, found = Counter(called), Counter[tuple[int, ...]](), []
+        for one, nodes in zip(kernels, called, strict=True):
+            names = launched.get(nodes)
+            function = None if names is None else names[before[nodes] * len(names) // count[nodes]]
+            found.append({**one, "function": function})
+            before[nodes] += 1
+        return found
 
     def file(self, path: str) -> str:
         """The text of one file."""

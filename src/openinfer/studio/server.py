@@ -1,6 +1,7 @@
 """The studio as a server for this machine: the page, its assets, and its calls."""
 
 import json
+import logging
 import socket
 from collections.abc import Callable
 from secrets import token_urlsafe
@@ -85,6 +86,19 @@ def studio_app(work: Workspace, guard: Guard) -> ASGIApp:
     return _Guarded(Starlette(routes=routes), guard)
 
 
+class _QuietServer(Server):
+    """A server that ends without a word about the calls that are under way."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        logger = logging.getLogger("uvicorn.error")
+        level = logger.level
+        logger.setLevel(logging.CRITICAL)
+        try:
+            await super().shutdown(sockets)
+        finally:
+            logger.setLevel(level)
+
+
 class StudioServer:
     """Listens on a port of the loopback interface; ``port`` 0 takes a free one."""
 
@@ -101,7 +115,7 @@ class StudioServer:
             lifespan="off",
             timeout_graceful_shutdown=1,
         )
-        self._server = Server(config)
+        self._server = _QuietServer(config)
 
     @property
     def url(self) -> str:

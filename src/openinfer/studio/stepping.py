@@ -20,6 +20,7 @@ from openinfer.sim.preview import format_truncated
 from openinfer.sim.stepper import Halt, Inputs, RunPosition, Stepper
 from openinfer.sim.stops import Stop, Stops, parsed_access
 from openinfer.sim.views import require_editable
+from openinfer.studio.timeline import event_name
 from openinfer.studio.values import value_facts
 
 _SHOWN_HISTORY = 200
@@ -274,7 +275,7 @@ def _history_facts(stepper: Stepper, origins: Mapping[int, int]) -> list[dict[st
         {
             "step": step,
             "node": origins.get(event.node_index, event.node_index),
-            "name": event.op_name or event.kind,
+            "name": event_name(event.op_name, event.kind),
             "indices": event.indices,
             "nanoseconds": event.duration_ns,
         }

@@ -1,6 +1,7 @@
 """Traces side by side: events of the simulator and of compiled code, where the two part, and the profile of kernels."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,7 +40,7 @@ class RecordedTrace:
                 {
                     "position": position,
                     "node": self.origins.get(int(one["node_index"]), int(one["node_index"])),
-                    "name": one["op_name"] or one["kind"],
+                    "name": event_name(one["op_name"], one["kind"]),
                     "block": one["block_name"],
                     "thread": one.get("thread", "entry"),
                     "indices": one.get("indices", {}),
@@ -55,6 +56,18 @@ class RecordedTrace:
     def text(self) -> str:
         """The trace as a file has it."""
         return json.dumps(list(self.events))
+
+
+def event_name(op: str | None, kind: str) -> str:
+    """What an event is called: the op, or the words of the statement.
+
+    >>> event_name("relu", "OpExecute"), event_name(None, "CacheRead"), event_name(None, "BlockCall")
+    ('relu', 'cache.read', 'block call')
+    """
+    if op:
+        return op
+    words = re.sub(r"(?<!^)(?=[A-Z])", " ", kind).lower()
+    return words.replace("cache ", "cache.")
 
 
 def _nanoseconds(event: Mapping[str, Any]) -> int:

@@ -12,17 +12,13 @@ from openinfer.check.bound import BoundGraph
 from openinfer.errors import Code, Diagnostic, OpenInferError
 from openinfer.ir import MemoryKind
 from openinfer.ir.op_names import OP_NAMES
-from openinfer.lang.format import format_source
 from openinfer.lang.source import read_source
-from openinfer.language_service.analysis import TextAnalysis, analyse
-from openinfer.language_service.completion import completions
-from openinfer.language_service.hover import hover
-from openinfer.language_service.project import Surroundings
 from openinfer.oinf.atomic import atomic_file
 from openinfer.ops import OPS, usage
 from openinfer.sim import Simulator, TraceLevel
 from openinfer.sim.stepper import Inputs
-from openinfer.studio.document import CheckedText, CheckedWith, checked_text, page_offset, text_offset
+from openinfer.studio.document import CheckedText, CheckedWith, checked_text
+from openinfer.studio.editing_help import EditingHelp
 from openinfer.studio.graph_facts import graph_facts
 from openinfer.studio.node_facts import Inspector
 from openinfer.studio.planning import DeviceFinder, ShownPlan, device_facts, shown_plan
@@ -69,7 +65,7 @@ class Workspace:
         self._newline = "\r\n" if "\r\n" in self.text else "\n"
         self._saved = _digest(self.text)
         self._checked = checked_text(self.text.replace("\r\n", "\n"), self.surroundings)
-        self._analysis: TextAnalysis | None = None
+        self.editing = EditingHelp(self.surroundings)
         self._inspector: Inspector | None = None
         self._plans: dict[tuple[str, str], ShownPlan] = {}
         self._session: StepSession | None = None
@@ -103,10 +99,6 @@ class Workspace:
             self._inspector = None
         return _check_facts(self._checked)
 
-    def format(self, text: str) -> dict[str, Any]:
-        """The text in canonical form."""
-        return {"text": format_source(text, self.surroundings.name)}
-
     def save(self, text: str) -> dict[str, Any]:
         """Write the text to its file, unless somebody else has changed that."""
         if self.path is None:
@@ -119,34 +111,6 @@ class Workspace:
             sink.write(written.encode())
         self._saved = _digest(written)
         return {"saved": True}
-
-    def _analysed(self, text: str) -> TextAnalysis:
-        if self._analysis is None or self._analysis.text != text:
-            given = self.surroundings
-            self._analysis = analyse(text, given.name, Surroundings(sizes=given.sizes), given.model, self._analysis)
-        return self._analysis
-
-    def complete(self, text: str, offset: int) -> dict[str, Any]:
-        """What can be written at a place."""
-        found = completions(self._analysed(text), text_offset(text, offset))
-        return {
-            "entries": [
-                {
-                    "label": one.label,
-                    "kind": one.kind,
-                    "detail": one.detail,
-                    "info": one.documentation,
-                    "insert": one.insert or one.label,
-                    "from": page_offset(text, one.range.start),
-                }
-                for one in found
-            ]
-        }
-
-    def hover(self, text: str, offset: int) -> dict[str, Any]:
-        """What there is to say about the word at a place."""
-        found = hover(self._analysed(text), text_offset(text, offset))
-        return {"text": None if found is None else found.markdown}
 
     # --- nodes and weights ----------------------------------------------------------------------------------------
 

@@ -1,5 +1,5 @@
 // The code view: emitted files, kernels with what they cost, and why what was not fused was not.
-import { EditorState, StateEffect, StateField } from "@codemirror/state";
+import { Compartment, EditorState, StateEffect, StateField } from "@codemirror/state";
 import { Decoration, EditorView, lineNumbers } from "@codemirror/view";
 import { syntaxHighlighting } from "@codemirror/language";
 import { highlightSelectionMatches, search, searchKeymap } from "@codemirror/search";
@@ -9,7 +9,7 @@ import { useEffect, useRef } from "preact/hooks";
 import { call } from "../api";
 import { related } from "../graph/view";
 import { device, during, isStale, needPlan, plan, revealIndex, selectedNode, text } from "../store";
-import { cFamily, colours } from "../text/language";
+import { cFamily, colours, vhdl } from "../text/language";
 import { nonce } from "../text/editor";
 import type { PlanFacts } from "../types";
 import { bytes, operations } from "../values/format";
@@ -19,6 +19,7 @@ export const chosenFunction = signal<string | null>(null);
 const openFile = signal("");
 const current = computed(() => (plan.value && plan.value.device === device.value ? plan.value.facts : null));
 
+const language = new Compartment();
 const setRange = StateEffect.define<{ first: number; last: number } | null>();
 const range = StateField.define<{ first: number; last: number } | null>({
   create: () => null,
@@ -54,7 +55,7 @@ function File({ facts }: { facts: PlanFacts }) {
       parent: place.current as HTMLDivElement,
       state: EditorState.create({
         extensions: [
-          EditorView.cspNonce.of(nonce()), EditorState.readOnly.of(true), lineNumbers(), cFamily, syntaxHighlighting(colours), range, marked,
+          EditorView.cspNonce.of(nonce()), EditorState.readOnly.of(true), lineNumbers(), language.of(cFamily), syntaxHighlighting(colours), range, marked,
           search(), highlightSelectionMatches(), keymap.of(searchKeymap),
           EditorView.contentAttributes.of({ "aria-label": "an emitted file" }),
           EditorView.updateListener.of((update) => {
@@ -77,7 +78,10 @@ function File({ facts }: { facts: PlanFacts }) {
     void during(`reading ${path}`, () => call<{ text: string }>("file", { device: facts.device, path })).then((found) => {
       const view = editor.current;
       if (!found || !view || path !== openFile.value) return;
-      view.dispatch({ changes: { from: 0, to: view.state.doc.length, insert: found.text } });
+      view.dispatch({
+        changes: { from: 0, to: view.state.doc.length, insert: found.text },
+        effects: language.reconfigure(path.endsWith(".vhd") ? vhdl : cFamily),
+      });
       loaded.value = path;
     });
   }, [openFile.value, facts]);

@@ -15,6 +15,8 @@ import { SearchBox } from "./search";
 import { buildTree, pathTo } from "./tree";
 import type { Branch, Tree } from "./tree";
 
+/** The least scale at which names and types can be read. */
+const READABLE = 0.8;
 const MINIMAP = { width: 190, height: 150 };
 /** Containers that were opened or closed by hand, by their keys. */
 const chosen = signal<Map<string, boolean>>(new Map());
@@ -149,9 +151,12 @@ export class GraphController {
   fit(): void {
     if (!this.layout) return;
     const { clientWidth, clientHeight } = this.canvas;
-    const across = (clientWidth - 40) / Math.max(this.layout.width, 1);
-    const k = Math.min(1.1, Math.max(Math.min(across, (clientHeight - 40) / Math.max(this.layout.height, 1)), Math.min(across, 0.6)));
-    this.go({ k, x: (clientWidth - this.layout.width * k) / 2, y: 56 });
+    const whole = Math.min((clientWidth - 40) / Math.max(this.layout.width, 1), (clientHeight - 76) / Math.max(this.layout.height, 1));
+    const k = Math.min(1.1, Math.max(whole, READABLE));
+    // What does not fit begins where the graph does: with its topmost node in the middle.
+    const first = this.layout.nodes.reduce<Box | null>((top, one) => (top === null || one.y < top.y ? one : top), null);
+    const middle = this.layout.width * k <= clientWidth || !first ? this.layout.width / 2 : first.x + first.width / 2;
+    this.go({ k, x: clientWidth / 2 - middle * k, y: 56 });
   }
 
   fitAll(): void {

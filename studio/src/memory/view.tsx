@@ -92,6 +92,14 @@ function alive(facts: PlanFacts, request: ArenaRequest): string {
   return spans.join(", ");
 }
 
+/** The kernel of a position: of several of one name, the one that comes as late among them. */
+function kernelAt(facts: PlanFacts, at: number): PlanFacts["kernels"][number] | undefined {
+  const name = facts.memory.positions[at];
+  const before = facts.memory.positions.slice(0, at).filter((one) => one === name).length;
+  const called = facts.kernels.filter((one) => one.name === name);
+  return called[before] ?? called[0];
+}
+
 function Culprits({ facts, over, onOver }: { facts: PlanFacts; over: number | null; onOver: (request: number | null) => void }) {
   const owners = new Set(facts.memory.peak_owners);
   const at = facts.memory.peak_position;
@@ -100,7 +108,7 @@ function Culprits({ facts, over, onOver }: { facts: PlanFacts; over: number | nu
     .filter((one) => owners.has(one.request.label))
     .sort((one, other) => other.request.nbytes - one.request.nbytes);
   const most = rows[0]?.request.nbytes ?? 1;
-  const kernel = at === null ? undefined : facts.kernels.find((one) => one.name === facts.memory.positions[at]);
+  const kernel = at === null ? undefined : kernelAt(facts, at);
   return (
     <section>
       <h3>

@@ -3,6 +3,7 @@ import { effect, useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { call, isExport } from "../api";
 import { device, graph, isStale, problemsOf, revealIndex, selected, selectedNode, step, text, view } from "../store";
+import { Doc } from "../text/doc";
 import { bytes, operations } from "../values/format";
 import type { KernelOfNode, NodeFacts, Operand, ValueFacts } from "../types";
 import { typeText, Value } from "../values/value";
@@ -110,7 +111,7 @@ function NodePanel({ index }: { index: number }) {
       {found.op && (
         <section>
           <h3>Op</h3>
-          <p class="doc">{found.op.doc}</p>
+          <Doc text={found.op.doc} />
           <code class="usage">{found.op.usage}</code>
         </section>
       )}

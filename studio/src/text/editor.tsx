@@ -9,11 +9,13 @@ import { EditorState, RangeSet, StateEffect, StateField } from "@codemirror/stat
 import { Decoration, drawSelection, EditorView, gutter, GutterMarker, highlightActiveLine, hoverTooltip, keymap, lineNumbers } from "@codemirror/view";
 import type { DecorationSet, Tooltip } from "@codemirror/view";
 import { effect } from "@preact/signals";
+import { render } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { call, isExport } from "../api";
 import {
-  breakLines, checked, checkedText, format, isStale, nodesById, graph, save, selected, selectedNode, step, text, toggleBreakpoint,
+  applyFix, breakLines, checked, checkedText, format, isStale, nodesById, graph, save, selected, selectedNode, step, text, toggleBreakpoint,
 } from "../store";
+import { Doc } from "./doc";
 import { colours, completions, oig } from "./language";
 
 export function nonce(): string {
@@ -85,6 +87,7 @@ function diagnostics(state: EditorState): Diagnostic[] {
     return {
       from, to: Math.max(from, Math.min(one.to ?? from, length)), severity: one.severity, source: one.code,
       message: [one.message, ...more].join("\n"),
+      actions: isExport ? [] : (one.fixes ?? []).map((title) => ({ name: title, apply: () => void applyFix(one.message, title) })),
     };
   });
 }
@@ -99,7 +102,7 @@ async function explained(view: EditorView, pos: number): Promise<Tooltip | null>
     create: () => {
       const dom = document.createElement("div");
       dom.className = "hover-text";
-      dom.textContent = said;
+      render(<Doc text={said} />, dom);
       return { dom };
     },
   };

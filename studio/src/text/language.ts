@@ -73,6 +73,26 @@ export const cFamily = StreamLanguage.define<{ isInComment: boolean }>({
   },
 });
 
+const VHDL_WORDS =
+  /^(?:library|use|entity|is|port|generic|map|end|architecture|of|begin|signal|constant|variable|type|subtype|function|return|process|if|then|elsif|else|case|when|others|for|in|out|inout|to|downto|loop|generate|and|or|not|xor|array|record|package|body|work|all|wait|until|null|range)\b/i;
+
+export const vhdl = StreamLanguage.define<null>({
+  name: "vhdl",
+  startState: () => null,
+  token(stream) {
+    if (stream.eatSpace()) return null;
+    if (stream.match("--")) return stream.skipToEnd(), "comment";
+    if (stream.match(/^(?:[xXbB])?"[^"]*"?/) || stream.match(/^'.'/)) return "string";
+    if (stream.match(VHDL_WORDS)) return "keyword";
+    if (stream.match(/^(?:std_logic(?:_vector)?|unsigned|signed|integer|natural|positive|boolean)\b/i)) return "typeName";
+    if (stream.match(/^\d[\d_]*/)) return "number";
+    if (stream.match(/^[A-Za-z]\w*(?=\s*\()/)) return "operatorKeyword";
+    if (stream.match(/^[A-Za-z]\w*/)) return "variableName";
+    stream.next();
+    return null;
+  },
+});
+
 export const colours = HighlightStyle.define([
   { tag: tags.comment, color: "var(--code-comment)", fontStyle: "italic" },
   { tag: tags.keyword, color: "var(--code-keyword)" },

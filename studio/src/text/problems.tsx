@@ -1,5 +1,6 @@
 // What is wrong with the text, below it.
-import { checked, opened } from "../store";
+import { isExport } from "../api";
+import { applyFix, checked, opened } from "../store";
 import type { Problem } from "../types";
 
 export function ProblemList({ problems }: { problems: Problem[] }) {
@@ -9,6 +10,9 @@ export function ProblemList({ problems }: { problems: Problem[] }) {
         <li key={number} class={one.severity}>
           <b>{one.code}</b> {one.line !== undefined && <i>line {one.line}</i>} <span>{one.message}</span>
           {one.help && <p>{one.help}</p>}
+          {!isExport && one.fixes?.map((title) => (
+            <button key={title} class="fix" onClick={() => void applyFix(one.message, title)}>{title}</button>
+          ))}
           {one.notes.map((note) => <p key={note}>{note}</p>)}
         </li>
       ))}
