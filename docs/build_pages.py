@@ -31,7 +31,16 @@ ON_GPU = {
     "h200-cuda": ("h200-cuda.json", " ".join((*FLAGS, "-arch=sm_90a"))),
 }
 """What a GPU did, and what the compiler was told: ``make test-h200``."""
-MARKS = {"generic": "g", "avx2": "2", "avx512": "5", "neon": "n", "lavapipe": "v", "h200": "h", "h200-cuda": "u"}
+MARKS = {
+    "generic": "g",
+    "avx2": "2",
+    "avx512": "5",
+    "neon": "n",
+    "lavapipe": "v",
+    "h200": "h",
+    "h200-cuda": "u",
+    "vhdl": "f",
+}
 EXAMPLES = sorted(path.parent for path in ROOT.glob("examples/*/README.md"))
 
 _FENCE = re.compile(r"^(```.*?^```)", re.MULTILINE | re.DOTALL)
@@ -96,14 +105,18 @@ def tested_section() -> str:
     rows = [["Op", *names, "cases"], ["---"] * (len(names) + 2)]
     for record in (record for members in families().values() for record in members):
         counts = {isa: facts["ops"].get(record.name, {}) for isa, facts in tested.items()}
-        cells = ["".join(mark for isa, mark in MARKS.items() if name in counts.get(isa, ())) for name in names]
+        cells = [
+            "".join(mark if counts[isa][name] else "-" for isa, mark in MARKS.items() if name in counts.get(isa, ()))
+            for name in names
+        ]
         total = sum(sum(own.values()) for own in counts.values())
         rows.append([f"[{record.name}](#{record.name})", *cells, f"{total:,}"])
     table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
     about = (
         "Each op was compiled and run on the cases that its record generates, in C also at sizes around those of "
         "vectors and tiles; all results are as precise as its entry above says. A letter stands for a device: `v` "
-        "and `h` for compute shaders on Vulkan, `u` for CUDA, the others for C."
+        "and `h` for compute shaders on Vulkan, `u` for CUDA, `f` for circuits in VHDL (integers alone; a dash where a "
+        "circuit refuses the op with E805, because it computes with floats), the others for C."
     )
     return "\n".join(["## Dtypes in generated code\n", about, "", *heads, "", table, ""])
 

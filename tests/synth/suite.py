@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from itertools import product
@@ -149,12 +149,14 @@ def device_of(run: Run) -> Device:
     return Device(run.target.isa, version.splitlines()[0], " ".join(toolchain.flags), " ".join(toolchain.runner))
 
 
-def recorded(path: Path, device: Device, verdict: Verdict) -> None:
-    """Note what passed on this device, in place of what was noted before: a line for each op."""
+def recorded(path: Path, device: Device, verdict: Verdict, refused: Collection[tuple[str, str]] = frozenset()) -> None:
+    """Note what passed on this device, in place of what was noted before: a line for each op; 0 where it is refused."""
     known = json.loads(path.read_text("ascii")) if path.exists() else {}
     ops: dict[str, dict[str, int]] = {}
     for (name, dtype), count in sorted(verdict.passed.items()):
         ops.setdefault(name, {})[dtype] = count
+    for name, dtype in sorted(refused):
+        ops.setdefault(name, {})[dtype] = 0
     known[device.name] = {**asdict(device), "ops": ops}
     parts = [f'"{name}": {_device_text(facts)}' for name, facts in sorted(known.items())]
     path.write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="ascii")

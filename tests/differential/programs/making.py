@@ -54,9 +54,12 @@ class Env:
 class Making:
     """A program in the making."""
 
-    def __init__(self, seed: int, attempt: int, *, has_heap: bool) -> None:
+    def __init__(self, seed: int, attempt: int, *, has_heap: bool, has_floats: bool = True) -> None:
         self.seed = seed
         self.has_heap = has_heap
+        self.common, self.others = (
+            tuple(one for one in dtypes if has_floats or one not in FLOATS) for dtypes in (COMMON, OTHERS)
+        )
         self.rng = random.Random(f"{seed}/{attempt}")
         self.sizes: dict[str, int] = {}
         self.free_sizes: list[str] = []
@@ -142,10 +145,10 @@ class Making:
         shapes += [(dim(name), dim(extent)) if self.chance(0.6) else (dim(name),) for name in bound]
         if self.chance(0.4):
             shapes.append((dim(self.number(1, 3)), dim(extent)))
-        main = self.pick(COMMON)
+        main = self.pick(self.common)
         self.kinds = [Kind(main, shape) for shape in shapes]
         for _ in range(self.number(0, 2)):
-            self.kinds.append(Kind(self.pick((*COMMON, *PACKED, *PACKED, *OTHERS)), self.pick(shapes)))
+            self.kinds.append(Kind(self.pick((*self.common, *PACKED, *PACKED, *self.others)), self.pick(shapes)))
         self.kinds = list(dict.fromkeys(self.kinds))
 
     def _scalars(self) -> None:

@@ -285,21 +285,20 @@ def _consumer(
 # --- whole programs ---------------------------------------------------------------------------------------------------
 
 
-def program_of(seed: int, *, has_heap: bool = True) -> Program:
+def program_of(seed: int, *, has_heap: bool = True, has_floats: bool = True) -> Program:
     """The program of a seed: the first one that ends in time and in which not everything fails.
 
     Without a heap all tables are fixed.
     """
     for attempt in range(ATTEMPTS):
-        made = _attempt(seed, attempt, has_heap=has_heap)
+        made = _attempt(Making(seed, attempt, has_heap=has_heap, has_floats=has_floats))
         if made is not None:
             return made
     message = f"nothing comes of the seed {seed}"
     raise AssertionError(message)
 
 
-def _attempt(seed: int, attempt: int, *, has_heap: bool) -> Program | None:
-    making = Making(seed, attempt, has_heap=has_heap)
+def _attempt(making: Making) -> Program | None:
     making.setup()
     env = making.outer()
     body = statements(making, env, making.number(3, 8))

@@ -77,7 +77,7 @@ def simulate(cases: Sequence[CircuitCase], folder: Path) -> Iterator[str]:
     """The lines that the simulation of some kernels writes."""
     support = resources("openinfer.synth.targets.vhdl") / "rtl" / "support.vhd"
     texts = {"oi.vhd": support.read_text("utf-8")}
-    texts["ram.vhd"] = ram_text("case", max(one.size for one in cases), 32, 8)
+    texts["ram.vhd"] = ram_text("case", max(one.size for one in cases), SHAPE)
     texts |= {f"{one.unit.name}.vhd": one.unit.text([]) for one in cases}
     texts["tb.vhd"] = bench(cases)
     for name, text in texts.items():
@@ -110,7 +110,7 @@ def commands(one: CircuitCase, number: int) -> Iterator[str]:
 def bench(cases: Sequence[CircuitCase]) -> str:
     """The test bench of some kernels."""
     names = [one.unit.name for one in cases]
-    types = {"ram_addr": "unsigned(31 downto 0)", "ram_write": "std_logic"}
+    types = {"ram_addr": "unsigned(31 downto 0)", "ram_waddr": "unsigned(31 downto 0)", "ram_write": "std_logic"}
     types |= {"ram_size": "std_logic_vector(1 downto 0)", "ram_wdata": "std_logic_vector(63 downto 0)"}
     signals = [f"  signal {name}_{port} : {type_};" for name in names for port, type_ in types.items()]
     wires = [f"  {port} <= {' or '.join(f'{name}_{port}' for name in ('host', *names))};" for port in types]
@@ -121,8 +121,8 @@ def bench(cases: Sequence[CircuitCase]) -> str:
         for at, name in enumerate(names)
     ]
     instances.append(
-        "  ram : entity work.case_ram port map (clk => clk, addr => ram_addr, write => ram_write, size => ram_size, "
-        "wdata => ram_wdata, q => ram_q);"
+        "  ram : entity work.case_ram port map (clk => clk, addr => ram_addr, waddr => ram_waddr, write => ram_write, "
+        "size => ram_size, wdata => ram_wdata, q => ram_q);"
     )
     text = TEMPLATE.read_text("ascii").replace("COUNT", str(len(cases))).replace("LIMIT", str(LIMIT))
     text = text.replace("SIGNALS", "\n".join(signals)).replace("WIRES", "\n".join(wires))

@@ -15,7 +15,7 @@ architecture sim of kernels_tb is
   signal rst : std_logic := '1';
   signal is_over : boolean := false;
   signal ram_q : std_logic_vector(63 downto 0);
-  signal ram_addr, host_ram_addr : unsigned(31 downto 0) := (others => '0');
+  signal ram_addr, ram_waddr, host_ram_addr, host_ram_waddr : unsigned(31 downto 0) := (others => '0');
   signal ram_write, host_ram_write : std_logic := '0';
   signal ram_size : std_logic_vector(1 downto 0);
   signal host_ram_size : std_logic_vector(1 downto 0) := "00";
@@ -49,7 +49,7 @@ INSTANCES
           loop
             hread(told, byte, is_good);
             exit when not is_good;
-            host_ram_addr <= unsigned(address);
+            host_ram_waddr <= unsigned(address);
             host_ram_wdata(7 downto 0) <= byte;
             host_ram_write <= '1';
             wait until rising_edge(clk);
@@ -57,7 +57,7 @@ INSTANCES
           end loop;
           host_ram_write <= '0';
           host_ram_wdata <= (others => '0');
-          host_ram_addr <= (others => '0');
+          host_ram_waddr <= (others => '0');
           wait until rising_edge(clk);
         when 'r' =>
           hread(told, address);

@@ -1,21 +1,32 @@
-"""Ops and random programs as circuits in GHDL: ``python -m tests.synth.vhdl.suite --cases 1 --programs 100``."""
+"""Ops and random programs as circuits in GHDL: ``python -m tests.synth.vhdl.suite --cases 1 --programs 100``.
+
+An op on a dtype is right, or it is refused because it computes with floats; nothing is left out. Random programs have
+integers alone: the simulator, C and the circuit must say the same of each.
+"""
 
 import argparse
 import subprocess
 import sys
 from collections.abc import Iterator
-from itertools import chain
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.differential.programs.judging import Subject, judge, model_of, outcomes
+from tests.differential.programs.judging import Subject, judge, model_of, outcomes, simulator
 from tests.differential.programs.structures import program_of
+from tests.synth.suite import RECORD, Device, Verdict, recorded
 from tests.synth.vhdl.kernels import OPS, CircuitCase, cases_for, circuit_case, run_cases
 
-from openinfer import GraphError, Synthesizer, graph
+from openinfer import Synthesizer, graph
+from openinfer.dtypes import DType
 
 BATCH = 8
 """Kernels of one simulation: those that wait take time in every clock."""
+_TRIED = 12
+"""Cases of an op and a dtype that are looked at for one without floats."""
 
 ROUTED = """
 dynamic { x: i8[4, 8]; w: i8[8, 3]; }
@@ -25,41 +36,84 @@ block entry { op matmul(x, w) >> y; op relu(y) >> y; cache.increment k; return y
 """
 
 
-def op_failures(names: list[str], most: int) -> Iterator[str]:
-    """What is wrong with integer cases of ops; cases that compute with floats are left out."""
-    waiting: list[CircuitCase] = []
+@dataclass
+class OpVerdict(Verdict):
+    """And which ops are refused on which dtypes."""
+
+    refused: set[tuple[str, str]] = field(default_factory=set)
+
+
+def integer_dtypes(name: str) -> list[DType]:
+    """The dtypes of an op that are no floats."""
+    return [one for one in OPS[name].dtypes if one.kind != "float"]
+
+
+def circuits(name: str, dtype: DType, most: int) -> Iterator[CircuitCase]:
+    """Cases of an op that are computed without floats."""
+    tried = islice(cases_for(name, dtype, _TRIED), _TRIED)
+    made = (circuit_case(OPS[name], case, 0) for case in tried)
+    yield from islice((one for one in made if one is not None), most)
+
+
+def judged(names: list[str], most: int) -> OpVerdict:
+    """Some ops on all their integer dtypes, many in one simulation."""
+    verdict, waiting = OpVerdict(), list[tuple[str, CircuitCase]]()
     for name in names:
-        for dtype in OPS[name].dtypes:
-            for case in cases_for(name, dtype, most) if dtype.kind != "float" else ():
-                made = circuit_case(OPS[name], case, len(waiting))
-                waiting += [] if made is None else [made]
-                if len(waiting) == BATCH:
-                    yield from _wrong(waiting)
-                    waiting = []
-    yield from _wrong(waiting)
-
-
-def _wrong(cases: list[CircuitCase]) -> Iterator[str]:
-    if cases:
+        for dtype in integer_dtypes(name):
+            found = list(circuits(name, dtype, most))
+            if not found:
+                verdict.refused.add((name, dtype.name))
+            waiting += [(dtype.name, one) for one in found]
+    for first in range(0, len(waiting), BATCH):
+        batch = waiting[first : first + BATCH]
+        cases = [circuit_case(one.record, one.case, at) for at, (_, one) in enumerate(batch)]
         with TemporaryDirectory() as folder:
-            found = list(run_cases(cases, Path(folder)))
-        yield from (f"{one.record.name}: {error}" for one, error in found if error is not None)
+            results = list(run_cases([one for one in cases if one is not None], Path(folder)))
+        for (dtype_name, _), (one, error) in zip(batch, results, strict=True):
+            if error is None:
+                verdict.passed[one.record.name, dtype_name] += 1
+            else:
+                verdict.failures.append(f"{one.record.name} {dtype_name}: {error}")
+    return verdict
+
+
+def op_failures(names: list[str], most: int) -> list[str]:
+    """What is wrong with integer cases of ops."""
+    return judged(names, most).failures
 
 
 def program_failure(seed: int) -> str | None:
-    """What is wrong with a random program as a circuit; nothing where it computes with floats."""
-    program = program_of(seed, has_heap=False)
+    """What is wrong with a random program of integers: in the simulator, in C, as a circuit."""
+    program = program_of(seed, has_heap=False, has_floats=False)
+    wanted, parsed = outcomes(program), graph(str(program))
     with TemporaryDirectory() as folder:
         model = model_of(program, Path(folder))
         try:
-            plan = Synthesizer("generic-fpga", name=f"p{seed}").synthesize(model, graph(str(program)))
-        except GraphError as error:
-            return None if str(error.code) == "E805" else f"{seed}: {error}"
-        try:
-            judge(program, outcomes(program), Subject("VHDL", plan.build()))
-        except AssertionError as error:
-            return f"{seed}: {error}"
+            judge(program, wanted, simulator(parsed, model))
+            for name, device in (("C", "generic"), ("VHDL", "generic-fpga" if seed % 2 else "ice40-up5k")):
+                plan = Synthesizer(device, name=f"p{seed}").synthesize(model, parsed)
+                judge(program, wanted, Subject(name, plan.build()))
+        except Exception as error:  # noqa: BLE001  (whatever it is, it is a failure of this program)
+            return f"{seed}: {type(error).__name__}: {error}"
     return None
+
+
+def emitted_failure(folder: Path) -> str | None:
+    """What yosys says against a project: what ``check`` finds, or a latch."""
+    ended = subprocess.run(["make", "-s", "check"], cwd=folder, capture_output=True, text=True, check=False)
+    return f"make check: {ended.stderr[-2000:]}" if ended.returncode else None
+
+
+def checked_failure(seed: int) -> str | None:
+    """The project of a random program, analysed with all warnings as errors, and checked by yosys."""
+    program = program_of(seed, has_heap=False, has_floats=False)
+    with TemporaryDirectory() as folder:
+        plan = Synthesizer("generic-fpga", name=f"p{seed}").synthesize(
+            model_of(program, Path(folder)), graph(str(program))
+        )
+        plan.emit(Path(folder) / "out")
+        found = emitted_failure(Path(folder) / "out")
+    return None if found is None else f"{seed}: {found}"
 
 
 def routing_failure() -> str | None:
@@ -70,21 +124,51 @@ def routing_failure() -> str | None:
     return f"make pnr: {ended.stderr[-2000:]}" if ended.returncode else None
 
 
+def device() -> Device:
+    """What circuits run on, for the page of ops."""
+    version = subprocess.run(["ghdl", "--version"], capture_output=True, text=True, check=True).stdout
+    return Device("vhdl", version.splitlines()[0], "--std=08", "simulation")
+
+
+def run_ops(names: list[str], cases: int, *, notes: bool) -> int:
+    """All ops, several at a time; how many cases are wrong."""
+    whole = OpVerdict()
+    with ProcessPoolExecutor() as pool:
+        for found in pool.map(partial(judged, most=cases), [[name] for name in names]):
+            whole.add(found)
+            whole.refused |= found.refused
+            for failure in found.failures:
+                print(failure, flush=True)
+    right, refused = len(whole.passed), len(whole.refused)
+    print(f"ops: {right} pairs of op and dtype right, {refused} refused (floats), {len(whole.failures)} cases wrong")
+    for name, dtype in sorted(whole.refused):
+        print(f"  refused: {name} {dtype}")
+    if notes:
+        recorded(RECORD, device(), whole, whole.refused)
+    return len(whole.failures)
+
+
 def main() -> int:
+    """Run what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", type=int, default=1)
     parser.add_argument("--ops", nargs="*", default=sorted(OPS), help="these alone")
+    parser.add_argument("--record", action="store_true", help="note what passed for docs/ops.md")
     parser.add_argument("--programs", type=int, default=100)
-    parser.add_argument("--route", action="store_true", help="map, place and route a circuit as well")
+    parser.add_argument("--checked", type=int, default=0, help="projects of programs that yosys checks")
     parser.add_argument("--first", type=int, default=0, help="the seed of the first program")
+    parser.add_argument("--route", action="store_true", help="map, place and route a circuit as well")
     options = parser.parse_args()
+    count = run_ops(options.ops, options.cases, notes=options.record) if options.ops else 0
+    found = [routing_failure()] if options.route else []
     seeds = range(options.first, options.first + options.programs)
-    routed = [routing_failure()] if options.route else []
-    found = chain(routed, op_failures(options.ops, options.cases), map(program_failure, seeds))
-    count = 0
+    with ProcessPoolExecutor() as pool:
+        found += pool.map(program_failure, seeds)
+        found += pool.map(checked_failure, range(options.first, options.first + options.checked))
     for failure in filter(None, found):
         print(failure, flush=True)
         count += 1
+    print(f"{options.programs} programs in the simulator, in C and as circuits, {options.checked} checked by yosys")
     print(f"{count} failures")
     return min(count, 1)
 

@@ -8,7 +8,7 @@ import pytest
 from tests.synth.test_names import GRAPH, SLOTS, identifiers, tensor_names
 from tests.synth.vhdl.suite import op_failures, program_failure
 
-from openinfer import GraphError, ModelLoader, Synthesizer, graph
+from openinfer import GraphError, ModelLoader, Simulator, Synthesizer, graph
 from openinfer.ir.values import quote
 from openinfer.oinf import save_file
 from openinfer.ops import Array
@@ -74,6 +74,84 @@ def test_make_sim_runs_golden_steps_through_the_driver(tmp_path: Path) -> None:
         ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert said in ended.stdout, ended.stdout + ended.stderr
         assert (ended.returncode == 0) is (golden is steps)
+
+
+LAYERS = """
+dynamic { x: i8[1, 3, 5, 6]; k: i32; }
+volatile { h: i8[1, 6, 5, 6]; d: i32[1, 6, 5, 6]; y: i32[1, 5]; s: i32[6]; }
+constant { W: i8[6, 3, 3, 3] @ref("W"); b: i32[6] @ref("b"); f: i32[6, 1, 1] @ref("f"); D: i8[6, 1, 2, 2] @ref("D");
+           L: i8[5, 180] @ref("L"); }
+block entry {
+    assign sum: i32[1, 6, 5, 6];
+    assign flat: i8[1, 180];
+    op conv2d(x, W, b, pads=1, acc=i32) >> sum;
+    op mul(sum, f) >> sum;
+    op shr(sum, bits=9) >> sum;
+    op clamp(sum, min=0, max=127) >> sum;
+    op cast(sum, to=i8) >> h;
+    op conv2d(h, D, pads=[0, 0, 1, 1], groups=6, acc=i32) >> d;
+    op flatten(h) >> flat;
+    op linear(flat, L, acc=i32) >> y;
+    op add(y, k) >> y;
+    op sum_axis(d, axes=[0, 2, 3]) >> s;
+    return y, d, s;
+}
+"""
+
+
+def layers(folder: Path) -> ModelLoader:
+    rng = np.random.default_rng(4)
+    shapes = {"W": (6, 3, 3, 3), "D": (6, 1, 2, 2), "L": (5, 180)}
+    tensors: dict[str, Array] = {name: rng.integers(-128, 128, shape).astype(np.int8) for name, shape in shapes.items()}
+    tensors["b"] = rng.integers(-5000, 5000, 6).astype(np.int32)
+    tensors["f"] = rng.integers(100, 900, (6, 1, 1)).astype(np.int32)
+    save_file(folder / "layers.oinf", tensors)
+    return ModelLoader.open(folder / "layers.oinf")
+
+
+@pytest.mark.parametrize("device", ["ice40-up5k", "generic-fpga"])
+def test_layers_on_lanes_agree_and_take_the_clocks_that_the_plan_says(device: str, tmp_path: Path) -> None:
+    """More features than lanes, groups, padding, sums read while others are computed, a memory with one port or two."""
+    model = layers(tmp_path)
+    plan = Synthesizer(device, name="layers").synthesize(model, graph(LAYERS))
+    facts = plan.facts()["circuit"]
+    assert facts["lanes"]["count"] > 1
+    module, simulator = plan.build(), Simulator(model).make_executor(graph(LAYERS))
+    assert isinstance(module, CircuitModule)
+    rng = np.random.default_rng(5)
+    for k in (0, 7):
+        given: dict[str, Array] = {"x": rng.integers(-128, 128, (1, 3, 5, 6)).astype(np.int8), "k": np.int32(k)}
+        for machine in (module, simulator):
+            machine.insert(given)
+            machine.run_step()
+        for name in ("y", "d", "s"):
+            np.testing.assert_array_equal(module.fetch(name), simulator.fetch(name))
+        assert module.cycles == facts["clocks"]
+
+
+@pytest.mark.parametrize("adapter", ["", "spi", "wishbone", "axi4lite"])
+def test_a_circuit_behind_another_bus_does_the_same(adapter: str, tmp_path: Path) -> None:
+    """The commands of the test bench are the same for every bus: two steps, with the state between them."""
+    text = "dynamic { x: i8[4]; } volatile { y: i8[4]; } persistent { k: i8[4] @init(1); }"
+    text += "block entry { op add(k, x) >> k; op relu(k) >> y; return y; }"
+    plan = Synthesizer("generic-fpga", name="net").synthesize(None, graph(text))
+    plan.emit(tmp_path)
+    assert subprocess.run(["make", "-s"], cwd=tmp_path, check=False).returncode == 0
+    place = plan.placed.input_offsets[plan.placed.program.inputs["x"]]
+    state = plan.placed.state_bytes
+    at = f"{-(-state // 8) * 8 * (1 + plan.placed.can_tear) + place:08x}"
+    address = "".join(reversed([at[i : i + 2] for i in range(0, 8, 2)]))
+    lines = ["w 01 00000000", "w 02 01010101"]
+    lines += [f"w 01 {address}", "w 02 02fd0901", "w 00 01", "g"] * 2
+    lines += ["r 00 1", "w 01 00000000", "r 02 4", "r 0f 1"]
+    name = f"net_{adapter}_tb" if adapter else "net_tb"
+    for command in (["-e"], ["-r"]):
+        ended = subprocess.run(
+            ["ghdl", *command, "--std=08", "--workdir=build", name, *["--ieee-asserts=disable"] * (command == ["-r"])],
+            cwd=tmp_path, capture_output=True, text=True, input="\n".join(lines) + "\n", check=False,
+        )  # fmt: skip
+        assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.split() == ["00", "05FB1303", "4F"]
 
 
 @pytest.mark.parametrize("start", [0, 60])

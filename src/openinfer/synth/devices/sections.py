@@ -210,6 +210,7 @@ class MemoryBlocks(DeviceSection):
     bits: _Count = Field(description="What one of them holds.")
     width: _Count = Field(description="The widest word of one of them, in bits.")
     is_initialised: bool = Field(default=True, description="Whether the configuration says what it holds at first.")
+    has_write_port: bool = Field(default=True, description="Whether it is read and written in one clock.")
 
 
 class Fpga(DeviceSection):

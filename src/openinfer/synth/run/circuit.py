@@ -58,6 +58,10 @@ class GhdlSimulation:
         analysed = run_program([ghdl(), "-a", "--std=08", "-Werror", *texts], folder)
         if analysed.status:
             raise _broken(analysed.errors or analysed.output)
+        # Some builds of GHDL make a program of the circuit first; others do that while they run it.
+        elaborated = run_program([ghdl(), "-e", "--std=08", f"{project.name}_tb"], folder)
+        if elaborated.status:
+            raise _broken(elaborated.errors or elaborated.output)
         self._process = subprocess.Popen(  # noqa: S603  (the user's own simulator)
             [ghdl(), "-r", "--std=08", f"{project.name}_tb", "--ieee-asserts=disable"],
             stdin=subprocess.PIPE,

@@ -14,6 +14,7 @@ from openinfer.synth.run.timed import TimedRun
 from openinfer.synth.targets.facts import Feature, Numerics
 from openinfer.synth.targets.project import ProjectOptions
 from openinfer.synth.targets.target import BuildOptions, Pass, Passes, Target
+from openinfer.synth.targets.vhdl.facts import circuit_facts
 from openinfer.synth.targets.vhdl.machine import FpgaMachine, fpga_machine
 from openinfer.synth.targets.vhdl.project import VhdlProject
 
@@ -69,16 +70,4 @@ def _profile(_project: VhdlProject, _cc: str, _trial: TimedRun) -> Profile:
 
 def _facts(project: VhdlProject) -> dict[str, Any]:
     """What the plan says beyond the facts of all targets."""
-    places = project.places
-    return {
-        "circuit": {
-            "ram_bytes": places.ram_bytes,
-            "ram_word_bytes": places.shape.ram_bytes,
-            "rom_bytes": places.rom_bytes,
-            "rom_word_bytes": places.shape.rom_bytes,
-            "sequencer_states": len(project.sequencer.code.machine.states),
-            "kernels": [
-                {"name": unit.name, "states": len(unit.machine.states)} for unit in project.sequencer.units.values()
-            ],
-        }
-    }
+    return {"circuit": circuit_facts(project)}

@@ -3,18 +3,23 @@
 from collections.abc import Sequence
 
 from openinfer.synth.devices.sections import Fpga
+from openinfer.synth.targets.vhdl.machine import FpgaMachine
 from openinfer.synth.targets.vhdl.map import CircuitMap
+from openinfer.synth.targets.vhdl.ports import MemoryShape
 from openinfer.synth.targets.vhdl.sequencer import Sequencer
 
 _GHDL = "--std=08 --workdir=build"
 
 
-def makefile(name: str, rtl: Sequence[str], fpga: Fpga, tested: Sequence[str]) -> str:
+def makefile(name: str, rtl: Sequence[str], machine: FpgaMachine, shape: MemoryShape, tested: Sequence[str]) -> str:
     """``make`` analyses the circuit, ``make synth`` maps it, ``make pnr`` places and routes it.
 
     ``tested`` are the sources of a program that runs golden steps in a simulation: ``make sim``.
     """
+    fpga = machine.fpga
     command = " ".join(fpga.synthesis) or "synth"
+    # Blocks without a port for writes are larger ones, which yosys takes for large memories alone.
+    style = "" if shape.has_write_port else f'setattr -set ram_style \\"huge\\" {name}_ram/m:*; '
     place = " ".join(fpga.place)
     pnr = (
         f"""pnr: synth
@@ -35,20 +40,24 @@ build/sim: {" ".join(tested)}
     return f"""# Made by OpenInfer: do not edit.
 RTL = {" ".join(rtl)}
 
-.PHONY: all {"sim " * bool(tested)}synth pnr driver clean
+.PHONY: all {"sim " * bool(tested)}check synth pnr driver clean
 
 all: build/{name}.cf
 
-build/{name}.cf: $(RTL) tb/{name}_tb.vhd
+build/{name}.cf: $(RTL)
 	mkdir -p build
-	ghdl -a {_GHDL} -Werror $(RTL) tb/{name}_tb.vhd
+	ghdl -a {_GHDL} -Werror $(RTL)
 	touch $@
 
 {sim * bool(tested)}build/{name}.v: build/{name}.cf
 	ghdl --synth {_GHDL} --out=verilog {name} | awk -f synth/complete.awk > $@
 
-synth: build/{name}.v
+check: build/{name}.v
 	yosys -q -p "read_verilog build/{name}.v; hierarchy -top {name}; proc; check -assert; \\
+	select -assert-none t:\\$$dlatch"
+
+synth: build/{name}.v
+	yosys -q -p "read_verilog build/{name}.v; hierarchy -top {name}; {style}proc; check -assert; \\
 	select -assert-none t:\\$$dlatch; {command} -top {name}; write_json build/{name}.json; \\
 	tee -o build/{name}.stat stat"
 

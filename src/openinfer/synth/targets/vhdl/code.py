@@ -8,6 +8,7 @@ from openinfer.dtypes import DTYPES, INDEX, DType
 from openinfer.loops.build import cast
 from openinfer.loops.intervals import Interval
 from openinfer.loops.ir import BOOL, Binary, Buffer, Const, For, Let, Load, Scalar, ScalarVar, Select, SetLocal, Store
+from openinfer.synth.targets.vhdl.clocks import Clocks, either
 from openinfer.synth.targets.vhdl.expressions import Expressions, WireVariable
 from openinfer.synth.targets.vhdl.kernel import KernelCompiler, UnitOperand
 from openinfer.synth.targets.vhdl.ports import MemoryName, MemoryShape
@@ -150,10 +151,14 @@ class SequencerCode:
         inside, after = self.machine.fresh(), self.machine.fresh()
         (ready,) = self.compiler.ready([condition])
         self.machine.branch(self.expressions.text(ready, BOOLEAN), inside, after)
+        before, self.machine.clocks = self.machine.clocks, Clocks()
         self.machine.enter(inside)
         yield
+        taken = [Clocks()]
         if self.machine.now is not None:
             self.machine.goto(after)
+            taken.append(self.machine.clocks)
+        self.machine.clocks = before + either(taken)
         self.machine.enter(after)
 
     @contextmanager
@@ -164,11 +169,15 @@ class SequencerCode:
         self.machine.step()
         again, inside, after = self.machine.label(), self.machine.fresh(), self.machine.fresh()
         self.machine.branch(self.expressions.text(index < last, BOOLEAN), inside, after)
+        before, self.machine.clocks = self.machine.clocks, Clocks.of(1)
         self.machine.enter(inside)
         yield index
         if self.machine.now is not None:
             self.set(index, index + 1)
             self.machine.goto(again)
+        first, final = self.expressions.ranges.of(start), self.expressions.ranges.of(last)
+        trips = Clocks(max(final[0] - first[1], 0), max(final[1] - first[0], 0))
+        self.machine.clocks = before + self.machine.clocks * trips
         self.machine.enter(after)
 
     def fail(self, number: int) -> None:

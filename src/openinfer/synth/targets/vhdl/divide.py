@@ -1,6 +1,7 @@
 """Division of integers, a bit of the quotient in each clock. Quotients are truncated, as in C."""
 
 from openinfer.loops.ir import Binary
+from openinfer.synth.targets.vhdl.clocks import Clocks
 from openinfer.synth.targets.vhdl.expressions import Expressions, Wire, WireVariable
 from openinfer.synth.targets.vhdl.ranges import WireType
 from openinfer.synth.targets.vhdl.states import StateMachine
@@ -31,6 +32,7 @@ def divide(machine: StateMachine, expressions: Expressions, value: Binary, into:
     machine.at_once(f"  {rest} := shift_left({rest}, 1);")
     machine.at_once("end if;")
     machine.branch(f"{count} /= 1", loop, after, (f"{count} := {count} - 1;",))
+    machine.clocks += Clocks.of(bits - 1)
     machine.enter(after)
     found = rest if value.op == "div" else over
     signed = Wire(f"oi_with_sign({found}, {is_negative})", WireType("signed", bits + 1))

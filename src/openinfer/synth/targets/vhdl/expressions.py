@@ -1,5 +1,6 @@
 """Scalar expressions in VHDL. Loads, long products and divisions have been computed before, and are variables here."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -83,9 +84,13 @@ class Expressions:
     known: dict[str, Interval] = field(default_factory=dict)
     dims: dict[Const, WireVariable] = field(default_factory=dict)
     """Extents that the sequencer computes, and the ports that have them."""
+    contents: Mapping[str, Interval] = field(default_factory=dict)
+    """What the elements of weights are, by the names of buffers."""
+    in_logic: bool = False
+    """Whether products are sums in logic, because others need the multipliers."""
 
     def __post_init__(self) -> None:
-        self.ranges = WireRanges(self.known)
+        self.ranges = WireRanges(self.known, self.contents)
 
     def declare(self, var: ScalarVar, made: WireVariable, ends: Interval | None) -> None:
         """From here on, a name is this variable."""
@@ -193,9 +198,7 @@ class Expressions:
         if op in _SIGNS:
             return Wire(f"({self.text(value.left, own)} {_SIGNS[op]} {self.text(value.right, own)})", own)
         if op == "mul":
-            one, other = self.value(value.left), self.value(value.right)
-            product = Wire(f"({one.text} * {other.text})", WireType(own.kind, one.type.bits + other.type.bits))
-            return Wire(product.to(own), own)
+            return Wire(self._product(value, own).to(own), own)
         if op in ("shl", "shr"):
             return self._shift(value, own)
         if op in ("div", "rem"):
@@ -204,6 +207,15 @@ class Expressions:
         bits = max(self.value(value.left).type.bits, self.value(value.right).type.bits)
         text = f"({one_text} {op} {other_text})" if op in ("and", "or", "xor") else f"oi_{op}({one_text}, {other_text})"
         return Wire(Wire(text, WireType(own.kind, bits)).to(own), own)
+
+    def _product(self, value: Binary, own: WireType) -> Wire:
+        """A product. What is multiplied by a number is shifted and added: multipliers are for others."""
+        for left, right in ((value.left, value.right), (value.right, value.left)):
+            if isinstance(right, Const) and not isinstance(right.value, Dim):
+                return Wire(times(self.text(left, own), int(right.value), own), own)
+        one, other = self.value(value.left), self.value(value.right)
+        both = WireType(own.kind, one.type.bits + other.type.bits)
+        return Wire(f"oi_product({one.text}, {other.text})" if self.in_logic else f"({one.text} * {other.text})", both)
 
     def _shift(self, value: Binary, own: WireType) -> Wire:
         amount = self.value(value.right)
@@ -255,6 +267,31 @@ class Expressions:
                 return self.moved(operand, storage)
             case _:
                 raise UncomputableError("computes with floats")
+
+
+def times(text: str, factor: int, type_: WireType) -> str:
+    """A number times a constant, of which the low bits count: shifted copies, added or subtracted.
+
+    >>> times("x", 7, WireType("signed", 9))
+    '(shift_left(x, 3) - x)'
+    """
+    terms: list[tuple[str, int]] = []
+    at, rest = 0, factor & ((1 << type_.bits) - 1)
+    while rest and at < type_.bits:
+        if rest & 1:
+            digit = 2 - (rest & 3)
+            terms.append(("+" if digit > 0 else "-", at))
+            rest -= digit
+        rest >>= 1
+        at += 1
+    if not terms:
+        return number(0, type_)
+    terms.sort(key=lambda one: (one[0] == "-", -one[1]))
+    shifted = [(sign, f"shift_left({text}, {by})" if by else text) for sign, by in terms]
+    made = shifted[0][1] if shifted[0][0] == "+" else f"({number(0, type_)} - {shifted[0][1]})"
+    for sign, one in shifted[1:]:
+        made = f"({made} {sign} {one})"
+    return made
 
 
 def power_of(value: Binary) -> int | None:

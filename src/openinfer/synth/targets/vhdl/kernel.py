@@ -5,7 +5,7 @@ are computed first, into variables, the innermost before the others.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from openinfer.loops.expand import expanded
 from openinfer.loops.intervals import Interval
@@ -14,7 +14,6 @@ from openinfer.loops.ir import (
     Alloc,
     Binary,
     Buffer,
-    Const,
     Contraction,
     Fail,
     For,
@@ -34,9 +33,18 @@ from openinfer.loops.ir import (
 )
 from openinfer.loops.locals import local_ranges
 from openinfer.loops.used import offset
+from openinfer.synth.targets.vhdl.clocks import Clocks, either
 from openinfer.synth.targets.vhdl.divide import divide
-from openinfer.synth.targets.vhdl.expressions import Expressions, Wire, WireVariable, number, power_of
+from openinfer.synth.targets.vhdl.expressions import Expressions, Wire, WireVariable, number
 from openinfer.synth.targets.vhdl.names import plain
+from openinfer.synth.targets.vhdl.pipeline import (
+    LoopPipeline,
+    SharedProduct,
+    StageMemory,
+    is_division,
+    is_long_product,
+    nest_of,
+)
 from openinfer.synth.targets.vhdl.ports import (
     MemoryName,
     MemoryShape,
@@ -46,13 +54,9 @@ from openinfer.synth.targets.vhdl.ports import (
     read_element,
     size_code,
 )
-from openinfer.synth.targets.vhdl.ranges import BOOLEAN, WireType, of_dtype, wire
+from openinfer.synth.targets.vhdl.ranges import BOOLEAN, WireType, of_dtype, unwrapped, wire
+from openinfer.synth.targets.vhdl.stages import LATENCY
 from openinfer.synth.targets.vhdl.states import StateMachine
-
-_LONG_PRODUCT = 18
-"""A product of so many bits takes a clock of its own."""
-_LATENCY = 2
-"""States from a request to its answer."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,11 @@ class KernelCompiler:
 
     locals: dict[str, Interval] = field(default_factory=dict)
     """What variables of positions can be that change."""
+
+    def __post_init__(self) -> None:
+        self.product = SharedProduct() if self.expressions.in_logic else None
+        memory = StageMemory(lambda name: self.operands[name].memory, self._address, self.word, self.product)
+        self._pipeline = LoopPipeline(self.machine, self.expressions, memory, self.shape.has_write_port)
 
     def run(self, kernel: Kernel) -> None:
         """All statements."""
@@ -163,6 +172,10 @@ class KernelCompiler:
         least, most = own.ranges.of(extent)
         if most < 1:
             return
+        loop = replace(loop, extent=extent)
+        nest = nest_of(loop)
+        if any(self._pipeline.run(one) for one in dict.fromkeys((tuple(nest), tuple(nest[:1])))):
+            return
         ends = (0, most - 1)
         type_ = wire(INDEX, ends)
         index = WireVariable(machine.variable(plain(loop.index.name), type_), type_)
@@ -176,6 +189,7 @@ class KernelCompiler:
             machine.branch(f"{last} < 0", after, body)
             machine.enter(body)
         start = machine.label()
+        outside, machine.clocks = machine.clocks, Clocks.of(1)
         before = own.variables.get(loop.index.name), own.known.get(loop.index.name)
         own.declare(loop.index, index, ends)
         self._body(loop.body)
@@ -186,6 +200,7 @@ class KernelCompiler:
         if before[0] is not None:
             own.declare(loop.index, before[0], before[1])
         machine.now = None
+        machine.clocks = machine.clocks * Clocks(least, most) + outside.without_last()
         machine.enter(after)
 
     def _while(self, cond: Scalar, body: tuple[Statement, ...]) -> None:
@@ -199,6 +214,7 @@ class KernelCompiler:
         self._body(body)
         if machine.now is not None:
             machine.goto(start)
+        machine.clocks = Clocks(machine.clocks.least, None)
         machine.enter(after)
 
     def _if(self, cond: Scalar, then: tuple[Statement, ...], otherwise: tuple[Statement, ...]) -> None:
@@ -207,12 +223,16 @@ class KernelCompiler:
         yes, after = machine.fresh(), machine.fresh()
         no = machine.fresh() if otherwise else after
         machine.branch(self.expressions.text(ready, BOOLEAN), yes, no)
+        before, taken = machine.clocks, [] if otherwise else [Clocks()]
         for state, body in ((yes, then), (no, otherwise)):
             if body or state == yes:
+                machine.clocks = Clocks()
                 machine.enter(state)
                 self._body(body)
                 if machine.now is not None:
                     machine.goto(after)
+                    taken.append(machine.clocks)
+        machine.clocks = before + either(taken)
         machine.enter(after)
 
     # --- memory ---------------------------------------------------------------------------------------------------
@@ -232,12 +252,12 @@ class KernelCompiler:
         code = element_code(dtype, made)
         machine.room(_cost(value))
         machine.request("ram")
-        machine.at_once(f"ram_wdata <= {self._word(code, dtype.itemsize * 8)};")
-        machine.at_once(f"ram_addr <= {self._address(store.buffer, place)};")
+        machine.at_once(f"ram_wdata <= {self.word(code, dtype.itemsize * 8)};")
+        machine.at_once(f"ram_waddr <= {self._address(store.buffer, place)};")
         machine.at_once(f"ram_size <= {size_code(dtype.itemsize)};")
         machine.at_once("ram_write <= '1';")
 
-    def _word(self, code: str, bits: int) -> str:
+    def word(self, code: str, bits: int) -> str:
         """A vector as wide as data: the rest is of no meaning."""
         rest = 8 * self.shape.ram_bytes - bits
         return code if rest == 0 else f'"{"0" * rest}" & {code}'
@@ -257,21 +277,24 @@ class KernelCompiler:
         machine.step()
         machine.request("ram")
         made = f"oi_put(ram_q(7 downto 0), {number_}, {kept})"
-        machine.at_once(f"ram_wdata <= {self._word(made, 8)};")
-        machine.at_once(f"ram_addr <= {at};")
+        machine.at_once(f"ram_wdata <= {self.word(made, 8)};")
+        machine.at_once(f"ram_waddr <= {at};")
         machine.at_once(f"ram_size <= {size_code(1)};")
         machine.at_once("ram_write <= '1';")
 
     def _address(self, buffer: Buffer, place: Scalar) -> str:
+        return self.address(buffer, place, self.expressions)
+
+    def address(self, buffer: Buffer, place: Scalar, expressions: Expressions) -> str:
         """The address of the byte that an element begins in."""
         operand = self.operands[buffer.name]
         wide = WireType("unsigned", self.shape.address_bits(operand.memory))
         bits = buffer.dtype.bits
         if bits < 8:
-            made = self.expressions.value(place)
+            made = expressions.value(place)
             text = Wire(f"shift_right({made.text}, {places_bits(buffer.dtype)})", made.type).to(wide)
         else:
-            text = self.expressions.text(place, wide)
+            text = expressions.text(place, wide)
             by = buffer.dtype.itemsize.bit_length() - 1
             text = f"shift_left({text}, {by})" if by else text
         return text if operand.base == "0" else f"{text} + {operand.base}"
@@ -280,7 +303,7 @@ class KernelCompiler:
 
     def ready(self, values: Sequence[Scalar]) -> list[Scalar]:
         """Expressions with variables in the place of all that takes states of its own."""
-        found = list(values)
+        found = [unwrapped(value, self.expressions.ranges) for value in values]
         while True:
             batch: dict[Scalar, None] = {}
             for value in found:
@@ -301,18 +324,8 @@ class KernelCompiler:
         return False
 
     def _is_long(self, value: Scalar) -> bool:
-        match value:
-            case Load():
-                return True
-            case Binary("mul", left, right) if value.dtype.kind != "float":
-                if isinstance(left, Const) or isinstance(right, Const):
-                    return False
-                own = self.expressions
-                return own.type_of(left).bits + own.type_of(right).bits > _LONG_PRODUCT
-            case Binary("div" | "rem", left, _) if value.dtype.kind != "float":
-                return power_of(value) is None or self.expressions.ranges.of(left)[0] < 0
-            case _:
-                return False
+        own = self.expressions
+        return isinstance(value, Load) or is_long_product(own, value) or is_division(own, value)
 
     def _computed(self, batch: list[Scalar]) -> dict[Scalar, Scalar]:
         made: dict[Scalar, Scalar] = {}
@@ -367,8 +380,8 @@ class KernelCompiler:
                 if queue:
                     now.append(self._ask(memory, queue.pop(0)))
             asked.append(now)
-            if len(asked) > _LATENCY:
-                for load, place in asked[-1 - _LATENCY]:
+            if len(asked) > LATENCY:
+                for load, place in asked[-1 - LATENCY]:
                     var, into = self._temporary(load)
                     text = read_element(self.operands[load.buffer.name].memory, load.buffer.dtype, place)
                     machine.at_once(f"{into.name} := {text};")

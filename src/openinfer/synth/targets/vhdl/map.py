@@ -12,9 +12,13 @@ from openinfer.loops.ir import Space
 from openinfer.synth.memory.alignment import aligned
 from openinfer.synth.memory.placed import Placed
 from openinfer.synth.memory.weights import weights_in
-from openinfer.synth.program.ir import IntegerStep, KernelStep, Value
+from openinfer.synth.program.ir import IntegerStep, KernelStep, Value, Weight
 from openinfer.synth.targets.vhdl.code import MemoryPlace
+from openinfer.synth.targets.vhdl.contents import WeightContents
+from openinfer.synth.targets.vhdl.lane_plan import LanePlan, lane_plan
+from openinfer.synth.targets.vhdl.machine import FpgaMachine
 from openinfer.synth.targets.vhdl.ports import MemoryShape
+from openinfer.synth.targets.vhdl.rom import RomLayout, rom_layout
 
 _SIZE = 8
 """The bytes of a dynamic size."""
@@ -30,7 +34,14 @@ class CircuitMap:
     """Whether a step keeps a copy of the state, because it may fail after a change."""
     arena_bytes: int
     sizes: tuple[str, ...]
-    rom_bytes: int
+    rom: RomLayout
+    lanes: LanePlan | None
+    contents: WeightContents
+
+    @property
+    def rom_bytes(self) -> int:
+        """The weights that are read element by element."""
+        return max(self.rom.size, 8)
 
     @property
     def kept_at(self) -> int:
@@ -70,23 +81,41 @@ class CircuitMap:
 
     def weights(self, offset: int) -> MemoryPlace:
         """A place among the weights."""
-        return MemoryPlace("rom", f"to_unsigned({offset}, {self.shape.rom_bits})")
+        return MemoryPlace("rom", f"to_unsigned({self.rom.at(offset)}, {self.shape.rom_bits})")
+
+    def on_lanes(self, text: str, weight: Weight) -> MemoryPlace:
+        """The words that lanes read for a kernel."""
+        assert self.lanes is not None
+        return MemoryPlace(
+            "lanes", f"to_unsigned({self.lanes.bases[text, weight]}, {self.shape.address_bits('lanes')})"
+        )
 
 
-def memory_map(placed: Placed) -> CircuitMap:
+def memory_map(placed: Placed, machine: FpgaMachine) -> CircuitMap:
     """The map of a program's memories."""
+    contents = WeightContents(placed)
+    lanes = lane_plan(placed, contents, machine.fpga.multipliers, machine.fpga.multiplier_bits)
+    layout = rom_layout(placed, lanes)
     program = placed.program
     alignment = placed.rules.alignment
     state, arena = (aligned(one, alignment) for one in (placed.state_bytes, placed.arena_bytes))
     sizes = tuple(program.sizes)
-    rom = max(placed.weights.size, 8)
+    rom = max(layout.size, 8)
     widest = max((_bytes(one) for one in _stored(placed)), default=1)
     has_integers = bool(sizes or program.tables) or any(isinstance(step, IntegerStep) for step in program.steps())
     ram_bytes = 8 if has_integers else widest
-    rom_bytes = max((_bytes(piece.dtype) for piece in placed.weights.pieces.values()), default=1)
+    kept = [one for one in placed.weights.pieces.values() if layout.has(one.offset)]
+    rom_bytes = max((_bytes(piece.dtype) for piece in kept), default=1)
     total = state * 2 + arena + _SIZE * len(sizes) + 8
-    shape = MemoryShape(max(total.bit_length(), 4), max(rom.bit_length(), 4), ram_bytes, rom_bytes)
-    return CircuitMap(shape, state, placed.can_tear, arena, sizes, rom)
+    shape = MemoryShape(
+        ram_bits=max(total.bit_length(), 4),
+        rom_bits=max(rom.bit_length(), 4),
+        ram_bytes=ram_bytes,
+        rom_bytes=rom_bytes,
+        has_write_port=machine.has_write_port(total, rom, lanes),
+        lanes=None if lanes is None else lanes.shape,
+    )
+    return CircuitMap(shape, state, placed.can_tear, arena, sizes, layout, lanes, contents)
 
 
 def _bytes(dtype: DType) -> int:

@@ -1,5 +1,6 @@
 """The memories of a circuit in VHDL: what changes, in lanes of a byte, and the weights. Both answer after a clock."""
 
+from openinfer.synth.targets.vhdl.ports import MemoryShape
 from openinfer.synth.targets.vhdl.unit import HEAD
 
 _ROW = 8
@@ -9,13 +10,16 @@ def _log2(value: int) -> int:
     return value.bit_length() - 1
 
 
-def ram_text(name: str, nbytes: int, bits: int, width: int) -> str:
+def ram_text(name: str, nbytes: int, shape: MemoryShape) -> str:
     """A memory of bytes in words of some width; a request is a read or a write of 1, 2, 4 or 8 bytes of one word.
 
-    What is read is in the lowest bits.
+    What is read is in the lowest bits. Without a port of their own, writes come before reads.
     """
+    bits, width = shape.ram_bits, shape.ram_bytes
     depth, low = -(-nbytes // width), _log2(width)
-    lane = f"unsigned(addr({low - 1} downto 0))" if low else '"0"'
+    words = "word, written" if shape.has_write_port else "word"
+    chosen = "" if shape.has_write_port else f"\n  signal place_of : unsigned({bits - 1} downto 0);"
+    lane = f"unsigned(waddr({low - 1} downto 0))" if low else 'unsigned\'("0")'
     kept = f"addr({low - 1} downto 0)" if low else '"0"'
     return f"""-- All that changes: the state, the arena, the values of dynamic sizes. {nbytes} bytes in {width} lanes.
 {HEAD}
@@ -23,6 +27,7 @@ entity {name}_ram is
   port (
     clk : in std_logic;
     addr : in unsigned({bits - 1} downto 0);
+    waddr : in unsigned({bits - 1} downto 0);
     write : in std_logic;
     size : in std_logic_vector(1 downto 0);
     wdata : in std_logic_vector({8 * width - 1} downto 0);
@@ -33,15 +38,15 @@ end entity;
 architecture rtl of {name}_ram is
   type lane_t is array (0 to {depth - 1}) of std_logic_vector(7 downto 0);
   type bytes_t is array (0 to {width - 1}) of std_logic_vector(7 downto 0);
-  signal word : natural range 0 to {depth - 1};
+  signal {words} : natural range 0 to {depth - 1};
   signal enable : std_logic_vector({width - 1} downto 0);
-  signal given, found : bytes_t;
+  signal given, found : bytes_t;{chosen}
   signal place : unsigned({max(low, 1) - 1} downto 0) := (others => '0');
 begin
   -- What is asked for in vain is answered with anything.
-  word <= to_integer(addr({bits - 1} downto {low})) when addr({bits - 1} downto {low}) < {depth} else 0;
+{_words(depth, bits, low, has_write_port=shape.has_write_port)}
 
-  process (addr, write, size, wdata)
+  process (waddr, write, size, wdata)
     variable first, last : natural range 0 to 15;
   begin
     first := to_integer({lane});
@@ -76,12 +81,7 @@ begin
     process (clk)
     begin
       if rising_edge(clk) then
-        if enable(l) = '1' then
-          cells(word) <= given(l);
-        else
-          found(l) <= cells(word);
-        end if;
-      end if;
+{_TWO_PORTS if shape.has_write_port else _ONE_PORT}      end if;
     end process;
   end generate;
 
@@ -95,6 +95,32 @@ begin
 {_aligned("found", width)}
 end architecture;
 """
+
+
+_TWO_PORTS = """        if enable(l) = '1' then
+          cells(written) <= given(l);
+        end if;
+        found(l) <= cells(word);
+"""
+_ONE_PORT = """        if enable(l) = '1' then
+          cells(word) <= given(l);
+        else
+          found(l) <= cells(word);
+        end if;
+"""
+
+
+def _words(depth: int, bits: int, low: int, *, has_write_port: bool) -> str:
+    """Which words are read and written."""
+
+    def choice(name: str, address: str) -> str:
+        row = f"{address}({bits - 1} downto {low})"
+        return f"  {name} <= to_integer({row}) when {row} < {depth} else 0;"
+
+    if has_write_port:
+        return choice("word", "addr") + "\n" + choice("written", "waddr")
+    return f"""  place_of <= waddr when write = '1' else addr;
+{choice("word", "place_of")}"""
 
 
 def _aligned(found: str, width: int) -> str:

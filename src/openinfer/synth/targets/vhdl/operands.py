@@ -35,8 +35,8 @@ class OperandCode:
         index = self.chosen(operand, checks)
         if places.line is not None:
             first, step = places.line
-            return self.dynamic("rom", index * step + first)
-        offset = self._code.let(looked_up(places.offsets, index))
+            return self.dynamic("rom", index * step + self._places.rom.at(first))
+        offset = self._code.let(looked_up([*map(self._places.rom.at, places.offsets)], index))
         if checks.gap is not None:
             self._code.fail_if(offset < 0, checks.gap)
         return self.dynamic("rom", offset)

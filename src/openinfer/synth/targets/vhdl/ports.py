@@ -9,10 +9,11 @@ from typing import Literal
 
 from openinfer.dtypes import DType
 from openinfer.synth.targets.vhdl.expressions import Wire
+from openinfer.synth.targets.vhdl.lane_plan import LaneShape
 from openinfer.synth.targets.vhdl.ranges import BOOLEAN, WireType, of_dtype, wire
 
-MemoryName = Literal["ram", "rom"]
-"""What changes, and the weights."""
+MemoryName = Literal["ram", "rom", "lanes"]
+"""What changes, the weights, and those of them that lanes read, in words for all lanes."""
 
 
 @dataclass(frozen=True)
@@ -25,9 +26,15 @@ class MemoryShape:
     ram_bytes: int
     """Of a word: the widest element."""
     rom_bytes: int
+    has_write_port: bool = True
+    """Whether what changes can be read and written in one clock, at two addresses."""
+    lanes: LaneShape | None = None
 
     def address_bits(self, memory: MemoryName) -> int:
         """The width of a memory's addresses."""
+        if memory == "lanes":
+            assert self.lanes is not None
+            return self.lanes.address_bits
         return self.ram_bits if memory == "ram" else self.rom_bits
 
 

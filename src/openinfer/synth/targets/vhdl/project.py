@@ -18,14 +18,16 @@ from openinfer.synth.targets.cstyle.host.file import HostFile
 from openinfer.synth.targets.cstyle.library import KernelLibrary, UsedKernel
 from openinfer.synth.targets.cstyle.statements import Printed
 from openinfer.synth.targets.project import Files, Golden, ProjectOptions
+from openinfer.synth.targets.vhdl.adapters import adapter_benches, adapter_files
 from openinfer.synth.targets.vhdl.buildfiles import makefile, readme
 from openinfer.synth.targets.vhdl.host import DriverSource, bus_header, quiet, resource
+from openinfer.synth.targets.vhdl.lanes import lanes_text
 from openinfer.synth.targets.vhdl.machine import FpgaMachine
 from openinfer.synth.targets.vhdl.map import memory_map
 from openinfer.synth.targets.vhdl.memories import ram_text, rom_text
 from openinfer.synth.targets.vhdl.names import circuit_name
 from openinfer.synth.targets.vhdl.sequencer import Sequencer
-from openinfer.synth.targets.vhdl.top import sequencer_text, top_text
+from openinfer.synth.targets.vhdl.top import product_bits, product_text, sequencer_text, top_text
 from openinfer.synth.targets.vhdl.unit import KernelUnit
 
 _MADE = "-- Made by OpenInfer: do not edit.\n"
@@ -38,8 +40,9 @@ class VhdlProject(HostedProject):
     def __init__(self, placed: Placed, options: ProjectOptions, machine: FpgaMachine) -> None:
         super().__init__(HostSource(circuit_name(options.name), quiet(placed), options))
         self.machine = machine
-        self.places = memory_map(placed)
-        self.sequencer = Sequencer(placed, self.places, self.name)
+        self.places = memory_map(placed, machine)
+        in_logic = machine.products_in_logic(self.places.lanes)
+        self.sequencer = Sequencer(placed, self.places, self.name, in_logic=in_logic)
         if self.sequencer.problems:
             raise GraphError(*dict.fromkeys(self.sequencer.problems))
         self._driver = DriverSource(self._host, self.places)
@@ -85,18 +88,38 @@ class VhdlProject(HostedProject):
         texts = {
             "rtl/oi.vhd": resource("rtl", "support.vhd"),
             "rtl/oi_bus.vhd": resource("rtl", "bus.vhd"),
-            f"rtl/{name}_ram.vhd": ram_text(name, places.ram_bytes, shape.ram_bits, shape.ram_bytes),
-            f"rtl/{name}_rom.vhd": rom_text(name, self.blob, shape.rom_bits, shape.rom_bytes),
+            f"rtl/{name}_ram.vhd": ram_text(name, places.ram_bytes, shape),
+            f"rtl/{name}_rom.vhd": rom_text(name, places.rom.data(self.blob), shape.rom_bits, shape.rom_bytes),
+            **self._shared(),
             **{f"rtl/{own}.vhd": text for own, text in self._entities.items()},
             f"rtl/{name}_sequencer.vhd": sequencer_text(self.sequencer),
             f"rtl/{name}.vhd": top_text(self.sequencer),
         }
         return {path: f"{_MADE}{text}" for path, text in texts.items()}
 
+    @cached_property
+    def adapters(self) -> dict[str, str]:
+        """The circuit behind other buses, in the order in which files are analysed."""
+        return {path: f"{_MADE}{text}" for path, text in adapter_files(self.name).items()}
+
+    def _shared(self) -> dict[str, str]:
+        """What kernels compute with together: lanes, and a multiplier where lanes take those of the device."""
+        found, lanes, units = {}, self.places.lanes, [*self.sequencer.units.values()]
+        if lanes is not None:
+            found[f"rtl/{self.name}_lanes.vhd"] = lanes_text(self.name, lanes.shape, lanes.words)
+        if any(unit.uses_product for unit in units):
+            found[f"rtl/{self.name}_product.vhd"] = product_text(self.name, *product_bits(units))
+        return found
+
     @property
     def bench(self) -> dict[str, str]:
         """The test bench."""
         return {f"tb/{self.name}_tb.vhd": resource("tb", "tb.vhd").replace("NAME", self.name)}
+
+    @property
+    def adapter_benches(self) -> dict[str, str]:
+        """The test benches of the circuit behind other buses."""
+        return adapter_benches(self.name)
 
     def code(self) -> dict[str, str]:
         """The driver, as a compiler needs it."""
@@ -114,13 +137,14 @@ class VhdlProject(HostedProject):
     def files(self, golden: Sequence[Golden] = ()) -> Files:
         """All files but the plan, by their paths; golden values make a program that runs them in a simulation."""
         banner = self._host.banner()
-        found: Files = {**self.rtl, **self.bench, **self._code(banner, zlib.crc32(self.blob))}
+        circuit = {**self.rtl, **self.adapters, **self.bench, **self.adapter_benches}
+        found: Files = {**circuit, **self._code(banner, zlib.crc32(self.blob))}
         found |= weight_files(self.name, self.options.weights, self.blob, self.placed.rules.alignment, banner)
         if golden:
             found["tb/main.c"] = banner + folded(selftest(self, golden))
             found["tb/simulation.c"] = banner + resource("tb", "simulation.c").replace("NAME", self.name)
         found["synth/complete.awk"] = resource("synth", "complete.awk")
-        found["Makefile"] = makefile(self.name, list(self.rtl), self.machine.fpga, self._tested(golden))
+        found["Makefile"] = makefile(self.name, list(circuit), self.machine, self.places.shape, self._tested(golden))
         found["README.md"] = readme(self.name, self.options.device, self.places, self.sequencer, has_sim=bool(golden))
         return found
 

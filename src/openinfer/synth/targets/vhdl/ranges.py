@@ -5,9 +5,23 @@ from dataclasses import dataclass
 from typing import Literal
 
 from openinfer.dtypes import DType
-from openinfer.loops.dim import span
+from openinfer.loops.dim import Dim, span
 from openinfer.loops.intervals import Interval, product_interval, quotient_interval, remainder_interval
-from openinfer.loops.ir import Binary, Bits, Cast, Compare, Const, Load, Round, Scalar, ScalarVar, Select, Unary
+from openinfer.loops.ir import (
+    Binary,
+    Bits,
+    Cast,
+    Compare,
+    Const,
+    Load,
+    Round,
+    Scalar,
+    ScalarVar,
+    Select,
+    Unary,
+    children,
+    rebuilt,
+)
 
 WireKind = Literal["signed", "unsigned", "boolean"]
 
@@ -49,8 +63,9 @@ def wire(dtype: DType, ends: Interval) -> WireType:
 class WireRanges:
     """What expressions can be, given what variables are."""
 
-    def __init__(self, known: Mapping[str, Interval]) -> None:
+    def __init__(self, known: Mapping[str, Interval], contents: Mapping[str, Interval]) -> None:
         self._known = known
+        self._contents = contents
         self._found: dict[Scalar, Interval] = {}
 
     def of(self, value: Scalar) -> Interval:
@@ -74,7 +89,7 @@ class WireRanges:
             case Const(number):
                 return span(number) if isinstance(number, int) else (int(number), int(number))
             case Load(buffer=buffer):
-                return of_dtype(buffer.dtype)
+                return self._contents.get(buffer.name, of_dtype(buffer.dtype))
             case Compare():
                 return 0, 1
             case Select(_, then, otherwise):
@@ -133,3 +148,32 @@ _BINARY: Mapping[str, Callable[[Interval, Interval], Interval | None]] = {
     "shr": _shifted_right,
     "and": _masked,
 }
+
+
+def unwrapped(value: Scalar, ranges: WireRanges) -> Scalar:
+    """An expression without the detours by which integers wrap, where what they can be shows that they do not.
+
+    >>> from openinfer.dtypes import DTYPES
+    >>> i32, u32 = DTYPES["i32"], DTYPES["u32"]
+    >>> x, y = ScalarVar("x", i32), ScalarVar("y", i32)
+    >>> wrapping = Cast(Binary("mul", Cast(x, u32), Cast(y, u32)), i32)
+    >>> unwrapped(wrapping, WireRanges({"x": (-9, 9), "y": (0, 99)}, {})) == Binary("mul", x, y)
+    True
+    """
+    parts = children(value)
+    if not parts:
+        return value
+    value = rebuilt(value, tuple(unwrapped(part, ranges) for part in parts))
+    match value:
+        case Cast(Binary("add" | "sub" | "mul" as op, Cast(left), Cast(right), _)) | Cast(
+            Binary("add" | "sub" | "mul" as op, Cast(left), Const() as right, _)
+        ) if left.dtype == value.dtype and value.operand.dtype.bits == value.dtype.bits:
+            other = Const(right.value, value.dtype) if isinstance(right, Const) else right
+            found = Binary(op, left, other) if other.dtype == left.dtype else None
+        case _:
+            return value
+    if found is None or value.dtype.kind != "int" or (isinstance(right, Const) and isinstance(right.value, Dim)):
+        return value
+    exact = _BINARY[op](ranges.of(found.left), ranges.of(found.right))
+    least, most = of_dtype(value.dtype)
+    return found if exact is not None and least <= exact[0] and exact[1] <= most else value

@@ -51,12 +51,15 @@ from openinfer.synth.program.ir import (
     Step,
     TableStep,
     Value,
+    Weight,
     WeightCheck,
 )
+from openinfer.synth.targets.vhdl.clocks import Clocks
 from openinfer.synth.targets.vhdl.code import I64, MemoryPlace, SequencerCode, disjunction, integer, looked_up
-from openinfer.synth.targets.vhdl.expressions import UncomputableError
+from openinfer.synth.targets.vhdl.expressions import Expressions, UncomputableError
 from openinfer.synth.targets.vhdl.frame import BlockFrame, ProgramNames
 from openinfer.synth.targets.vhdl.integers import FoundInteger, IndexCode
+from openinfer.synth.targets.vhdl.lanes import LaneUnit
 from openinfer.synth.targets.vhdl.map import CircuitMap
 from openinfer.synth.targets.vhdl.names import plain
 from openinfer.synth.targets.vhdl.operands import OperandCode
@@ -67,12 +70,16 @@ from openinfer.synth.targets.vhdl.slices import CellGrid, SliceCode
 from openinfer.synth.targets.vhdl.tables import TableCode
 from openinfer.synth.targets.vhdl.unit import KernelUnit, UnitCall
 
+_HANDSHAKE = 2
+"""Clocks between the sequencer and a kernel, beside those of the kernel."""
+
 
 class Sequencer:
     """Writes the states of a program, and the kernels that they start."""
 
-    def __init__(self, placed: Placed, places: CircuitMap, name: str) -> None:
+    def __init__(self, placed: Placed, places: CircuitMap, name: str, *, in_logic: bool) -> None:
         self.placed = placed
+        self._in_logic = in_logic
         self.places = places
         self.units: dict[object, KernelUnit] = {}
         self.problems: list[Diagnostic] = []
@@ -105,17 +112,23 @@ class Sequencer:
         for size, own in self._names.sizes.items():
             code.store(code.buffer(places.size(size), I64, 1), integer(0), own)
         machine.goto(end)
-        machine.now = None
+        succeeded = machine.clocks
         machine.enter(code.failed)
         machine.at_once("failed <= '1';")
         if places.keeps_state:
             nbytes = integer(places.state_bytes)
             code.copy(places.at(places.kept_at), places.at(0), nbytes, places.state_bytes)
         machine.goto(end)
+        machine.clocks = succeeded
         machine.enter(end)
         machine.step()  # the last request reaches memory before the host may ask
         machine.at_once("busy <= '0';")
         machine.goto(0)
+
+    @property
+    def clocks(self) -> Clocks:
+        """What a step takes that does not fail, as the circuit's own counter counts."""
+        return self.code.machine.clocks
 
     # --- steps ----------------------------------------------------------------------------------------------------
 
@@ -166,7 +179,7 @@ class Sequencer:
     def _kernel(self, step: KernelStep, checks: KernelChecks) -> None:
         code, machine = self.code, self.code.machine
         self._sizes.check(checks.extents)
-        places = [self._operands.place(one, own) for one, own in zip(step.inputs, checks.inputs, strict=True)]
+        places = [self._input(step, at, own) for at, own in enumerate(checks.inputs)]
         places += [self._names.place(one) for one in (*step.outputs, *step.scratch)]
         try:
             unit = self._unit(step, tuple(one.memory for one in places))
@@ -185,6 +198,7 @@ class Sequencer:
         wait, after = machine.fresh(), machine.fresh()
         machine.enter(wait)
         machine.branch(f"{unit.name}_done = '1'", after, wait)
+        machine.clocks += unit.clocks + Clocks.of(_HANDSHAKE - 1)
         machine.enter(after)
         if checks.failure is not None:
             failed, good = machine.fresh(), machine.fresh()
@@ -195,11 +209,29 @@ class Sequencer:
 
     def _unit(self, step: KernelStep, memories: tuple[MemoryName, ...]) -> KernelUnit:
         """The entity of a kernel: calls of one kernel share it, if operands lie in the same memories."""
-        key = kernel_text(step.kernel), memories
+        text = kernel_text(step.kernel)
+        key = text, memories
         if key not in self.units:
             name = f"{self.name}_k{len(self.units)}_{plain(step.kernel.name)}"
-            self.units[key] = KernelUnit(name, step.kernel, memories, self.places.shape)
+            contents = self.places.contents.by_kernel.get(text, {})
+            expressions = Expressions(contents=contents, in_logic=self._in_logic)
+            shape = self.places.shape
+            if "lanes" in memories:
+                assert self.places.lanes is not None
+                product = self.places.lanes.products[text]
+                self.units[key] = LaneUnit(name, step.kernel, memories, shape, expressions, terms=product)
+            else:
+                self.units[key] = KernelUnit(name, step.kernel, memories, shape, expressions)
         return self.units[key]
+
+    def _input(self, step: KernelStep, at: int, checks: ChosenTensor | None) -> MemoryPlace:
+        """Where an input of a kernel lies; what lanes read is in their own memory."""
+        operand, lanes = step.inputs[at], self.places.lanes
+        product = None if lanes is None else lanes.products.get(kernel_text(step.kernel))
+        if product is not None and at == product.weight_at:
+            assert isinstance(operand, Weight)
+            return self.places.on_lanes(kernel_text(step.kernel), operand)
+        return self._operands.place(operand, checks)
 
     def _fill(self, value: Value) -> None:
         """All the memory that a variable can need gets its initial value."""
@@ -370,7 +402,8 @@ class Sequencer:
         weight = replace(family.entries, index=step.index)
         at = self._operands.chosen(weight, checks)
         slot = code.let(looked_up(family.slots, at))
-        offset = code.let(looked_up(self.placed.weights.places(family.entries).offsets, at))
+        offsets = map(self.places.rom.at, self.placed.weights.places(family.entries).offsets)
+        offset = code.let(looked_up([*offsets], at))
         if checks.gap is not None:
             code.fail_if((slot if step.action is Action.WRITE else offset) < 0, checks.gap)
         if step.action is Action.CHECK:

@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass, field
 
-_MOST = 12
+from openinfer.synth.targets.vhdl.clocks import Clocks
+
+MOST = 12
 """The operations that stand behind each other in one state, at most: they share a clock."""
 
 
@@ -15,6 +17,8 @@ class StateMachine:
     """With their types."""
     now: int | None = 1
     """The state that lines go to; None where nothing leads on."""
+    clocks: Clocks = field(default_factory=lambda: Clocks.of(1))
+    """What the states so far take, from the first one on."""
     _load: int = 0
     _asked: set[str] = field(default_factory=set)
 
@@ -31,7 +35,7 @@ class StateMachine:
 
     def room(self, cost: int) -> None:
         """The next lines take so much; the next state begins if this one has too much to do already."""
-        if self._load and self._load + cost > _MOST:
+        if self._load and self._load + cost > MOST:
             self.step()
         self._load += cost
 
@@ -62,6 +66,7 @@ class StateMachine:
         if self.now is not None:
             self.states[self.now].append(f"state <= {state};")
         self.now, self._load = state, 0
+        self.clocks += Clocks.of(1)
         self._asked = set()
 
     def step(self) -> None:

@@ -1,7 +1,18 @@
 """The circuit of a program: bus, sequencer, kernels and memories, wired together."""
 
+from collections.abc import Sequence
+
+from openinfer.synth.targets.vhdl.lanes import LANE_REQUEST, LaneUnit, lane_ports
 from openinfer.synth.targets.vhdl.sequencer import Sequencer
-from openinfer.synth.targets.vhdl.unit import KernelUnit, entity, machine_text, memory_ports, request_defaults
+from openinfer.synth.targets.vhdl.unit import (
+    HEAD,
+    KernelUnit,
+    entity,
+    machine_text,
+    memory_ports,
+    product_ports,
+    request_defaults,
+)
 
 
 def sequencer_ports(sequencer: Sequencer) -> list[tuple[str, str, str]]:
@@ -44,6 +55,37 @@ def sequencer_text(sequencer: Sequencer) -> str:
     return head + entity(name, sequencer_ports(sequencer)) + "\n" + body
 
 
+def product_bits(units: Sequence[KernelUnit]) -> tuple[int, int]:
+    """How wide the factors of the multiplier are that kernels share."""
+    one, other = zip(*(unit.product for unit in units), strict=True)
+    return max(one, default=0), max(other, default=0)
+
+
+def product_text(name: str, one: int, other: int) -> str:
+    """The multiplier that kernels share, as sums in logic."""
+    return f"""-- The product of two numbers, in the clock after they are given: one for all kernels.
+{HEAD}
+entity {name}_product is
+  port (
+    clk : in std_logic;
+    a : in std_logic_vector({one - 1} downto 0);
+    b : in std_logic_vector({other - 1} downto 0);
+    q : out std_logic_vector({one + other - 1} downto 0)
+  );
+end entity;
+
+architecture rtl of {name}_product is
+begin
+  process (clk)
+  begin
+    if rising_edge(clk) then
+      q <= std_logic_vector(oi_product(signed(a), signed(b)));
+    end if;
+  end process;
+end architecture;
+"""
+
+
 def top_text(sequencer: Sequencer) -> str:
     """The circuit: a clock, a reset, the register bus, and whether a step is running."""
     name, shape, units = sequencer.name, sequencer.places.shape, [*sequencer.units.values()]
@@ -52,24 +94,41 @@ def top_text(sequencer: Sequencer) -> str:
     word, rom = f"std_logic_vector({8 * shape.ram_bytes - 1} downto 0)", f"unsigned({shape.rom_bits - 1} downto 0)"
     address = f"unsigned({shape.ram_bits - 1} downto 0)"
     signals = ["  signal start, busy_now, failed : std_logic;", "  signal failure : unsigned(15 downto 0);"]
-    signals += [f"  signal ram_q : {word};", f"  signal ram_addr : {address};", "  signal ram_write : std_logic;"]
+    signals += [
+        f"  signal ram_q : {word};",
+        f"  signal ram_addr, ram_waddr : {address};",
+        "  signal ram_write : std_logic;",
+    ]
     signals += ["  signal ram_size : std_logic_vector(1 downto 0);", f"  signal ram_wdata : {word};"]
     signals += [
         f"  signal rom_addr : {rom};",
         f"  signal rom_q : std_logic_vector({8 * shape.rom_bytes - 1} downto 0);",
     ]
     for one in masters:
-        signals += [f"  signal {one}_ram_addr : {address};", f"  signal {one}_ram_write : std_logic;"]
+        signals += [f"  signal {one}_ram_addr, {one}_ram_waddr : {address};", f"  signal {one}_ram_write : std_logic;"]
         signals += [f"  signal {one}_ram_size : std_logic_vector(1 downto 0);", f"  signal {one}_ram_wdata : {word};"]
     signals += [f"  signal {one}_rom_addr : {rom};" for one in readers]
+    on_lanes = [unit.name for unit in units if isinstance(unit, LaneUnit)]
+    if shape.lanes is not None and on_lanes:
+        for port, mode, type_ in lane_ports(shape.lanes):
+            signals += [f"  signal {port} : {type_};"]
+            signals += [f"  signal {one}_{port} : {type_};" for one in on_lanes if mode == "out"]
+    multiplied = [unit for unit in units if unit.uses_product]
+    for unit in multiplied:
+        own = product_ports(*unit.product)[:2]
+        signals += [f"  signal {unit.name}_{port} : {type_};" for port, _, type_ in own]
+    if multiplied:
+        signals += [f"  signal {port} : {type_};" for port, _, type_ in product_ports(*product_bits(units))]
     for unit in units:
         signals += [f"  signal {unit.name}_{port} : std_logic;" for port in ("start", "done", "failed")]
         signals += [f"  signal {unit.name}_{port} : {type_};" for port, type_ in _told(unit)]
-    both = [
-        f"  {port} <= {' or '.join(f'{one}_{port}' for one in masters)};"
-        for port in ("ram_addr", "ram_write", "ram_size", "ram_wdata")
-    ]
+    both = [f"  {port} <= {' or '.join(f'{one}_{port}' for one in masters)};" for port in _REQUEST]
     both.append(f"  rom_addr <= {' or '.join(f'{one}_rom_addr' for one in readers)};")
+    for port in ("product_a", "product_b") if multiplied else ():
+        asked = [f"std_logic_vector(resize(signed({unit.name}_{port}), {port}'length))" for unit in multiplied]
+        both.append(f"  {port} <= {' or '.join(asked)};")
+    if on_lanes:
+        both += [f"  {port} <= {' or '.join(f'{one}_{port}' for one in on_lanes)};" for port in LANE_REQUEST]
     ports = [
         ("bus_valid", "in", "std_logic"),
         ("bus_write", "in", "std_logic"),
@@ -106,15 +165,31 @@ def _instances(sequencer: Sequencer) -> list[str]:
     found.append(_instance("sequencer", f"{name}_sequencer", ports))
     for unit in sequencer.units.values():
         ports = {one: f"{unit.name}_{one}" for one, _, _ in unit.ports()}
-        ports |= {one: one for one in ("ram_q", "rom_q") if one in ports}
+        ports |= {one: one for one in ("ram_q", "rom_q", "lanes_q") if one in ports}
+        if unit.uses_product:
+            ports["product_q"] = f"product_q({sum(unit.product) - 1} downto 0)"
         found.append(_instance(f"{unit.name}_unit", unit.name, ports))
-    ram = {"addr": "ram_addr", "write": "ram_write", "size": "ram_size", "wdata": "ram_wdata", "q": "ram_q"}
+    if any(unit.uses_product for unit in sequencer.units.values()):
+        ports = {one: f"product_{one}" for one in "abq"}
+        found.append(_instance("product", f"{name}_product", ports, has_reset=False))
+    if any(isinstance(unit, LaneUnit) for unit in sequencer.units.values()):
+        lanes = {one.removeprefix("lanes_"): one for one in (*LANE_REQUEST, "lanes_q")}
+        lanes["next_sum"] = lanes.pop("next")
+        found.append(_instance("lanes", f"{name}_lanes", lanes, has_reset=False))
+    ram = {
+        "addr": "ram_addr",
+        "waddr": "ram_waddr",
+        "write": "ram_write",
+        "size": "ram_size",
+        "wdata": "ram_wdata",
+        "q": "ram_q",
+    }
     found.append(_instance("ram", f"{name}_ram", ram, has_reset=False))
     found.append(_instance("rom", f"{name}_rom", {"addr": "rom_addr", "q": "rom_q"}, has_reset=False))
     return found
 
 
-_REQUEST = ("ram_addr", "ram_write", "ram_size", "ram_wdata")
+_REQUEST = ("ram_addr", "ram_waddr", "ram_write", "ram_size", "ram_wdata")
 
 
 def _instance(label: str, of: str, ports: dict[str, str], generics: str = "", *, has_reset: bool = True) -> str:

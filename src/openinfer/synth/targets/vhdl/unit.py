@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from openinfer.loops.dim import Dim
 from openinfer.loops.ir import Const, Kernel
 from openinfer.synth.program.ir import KernelStep
+from openinfer.synth.targets.vhdl.clocks import Clocks
 from openinfer.synth.targets.vhdl.expressions import Expressions, WireVariable
 from openinfer.synth.targets.vhdl.kernel import KernelCompiler, UnitOperand
 from openinfer.synth.targets.vhdl.names import plain, remark
@@ -37,6 +38,8 @@ class KernelUnit:
     memories: tuple[MemoryName, ...]
     """Where inputs, outputs and scratch memory lie."""
     shape: MemoryShape
+    expressions: Expressions = field(default_factory=Expressions)
+    """With what is known of the elements of weights."""
     steps: list[KernelStep] = field(default_factory=list)
     calls: list[UnitCall] = field(default_factory=list)
 
@@ -48,21 +51,36 @@ class KernelUnit:
             one.name: UnitOperand(memory, base)
             for one, memory, base in zip(buffers, self.memories, self.bases, strict=True)
         }
-        expressions = Expressions()
         end = self.machine.fresh()
-        KernelCompiler(self.machine, operands, self.shape, expressions, end).run(self.kernel)
+        compiler = KernelCompiler(self.machine, operands, self.shape, self.expressions, end)
+        self._fill(compiler)
+        self.product = (0, 0) if compiler.product is None else compiler.product.bits
         if self.machine.now is not None:
             self.machine.goto(end)
         self.machine.enter(end)
         self.machine.at_once("done <= '1';")
         self.machine.goto(0)
         self.machine.states[0].append("if start = '1' then failed <= '0'; state <= 1; end if;")
-        self.dims: dict[Const, WireVariable] = expressions.dims
+        self.dims: dict[Const, WireVariable] = self.expressions.dims
+
+    def _fill(self, compiler: KernelCompiler) -> None:
+        """The states between start and end."""
+        compiler.run(self.kernel)
+
+    @property
+    def clocks(self) -> Clocks:
+        """What a call takes, from its first state to its last."""
+        return self.machine.clocks
 
     @property
     def uses_rom(self) -> bool:
         """Whether it reads weights."""
         return "rom" in self.memories
+
+    @property
+    def uses_product(self) -> bool:
+        """Whether it asks the multiplier that kernels share."""
+        return self.product != (0, 0)
 
     def varying(self) -> list[int]:
         """The operands that lie elsewhere in different calls, or where only a run knows."""
@@ -80,6 +98,7 @@ class KernelUnit:
         shape = self.shape
         found = [("start", "in", "std_logic"), ("done", "out", "std_logic"), ("failed", "out", "std_logic")]
         found += memory_ports(shape, has_rom=self.uses_rom)
+        found += product_ports(*self.product) if self.uses_product else []
         for at in self.varying():
             bits = shape.address_bits(self.memories[at])
             found.append((self.bases[at], "in", f"unsigned({bits - 1} downto 0)"))
@@ -97,13 +116,15 @@ class KernelUnit:
         return "\n".join([*notes, entity(self.name, self.ports()), machine])
 
     def _defaults(self) -> list[str]:
-        return ["done <= '0';", *request_defaults(has_rom=self.uses_rom)]
+        zeros = [f"{one} <= (others => '0');" for one in ("product_a", "product_b")]
+        return ["done <= '0';", *request_defaults(has_rom=self.uses_rom), *zeros * self.uses_product]
 
 
 def memory_ports(shape: MemoryShape, *, has_rom: bool) -> list[tuple[str, str, str]]:
     """The ports of whoever asks memory."""
     found = [
         ("ram_addr", "out", f"unsigned({shape.ram_bits - 1} downto 0)"),
+        ("ram_waddr", "out", f"unsigned({shape.ram_bits - 1} downto 0)"),
         ("ram_write", "out", "std_logic"),
         ("ram_size", "out", "std_logic_vector(1 downto 0)"),
         ("ram_wdata", "out", f"std_logic_vector({8 * shape.ram_bytes - 1} downto 0)"),
@@ -115,6 +136,15 @@ def memory_ports(shape: MemoryShape, *, has_rom: bool) -> list[tuple[str, str, s
             ("rom_q", "in", f"std_logic_vector({8 * shape.rom_bytes - 1} downto 0)"),
         ]
     return found
+
+
+def product_ports(one: int, other: int) -> list[tuple[str, str, str]]:
+    """The ports of whoever asks the multiplier."""
+    return [
+        ("product_a", "out", f"std_logic_vector({one - 1} downto 0)"),
+        ("product_b", "out", f"std_logic_vector({other - 1} downto 0)"),
+        ("product_q", "in", f"std_logic_vector({one + other - 1} downto 0)"),
+    ]
 
 
 def entity(name: str, ports: Sequence[tuple[str, str, str]]) -> str:
@@ -157,5 +187,5 @@ def machine_text(
 
 def request_defaults(*, has_rom: bool) -> list[str]:
     """Nothing is asked of memory: all requests together are the one that is not zero."""
-    zeros = [f"{one} <= (others => '0');" for one in ("ram_addr", "ram_size", "ram_wdata")]
+    zeros = [f"{one} <= (others => '0');" for one in ("ram_addr", "ram_waddr", "ram_size", "ram_wdata")]
     return [*zeros, "ram_write <= '0';", *["rom_addr <= (others => '0');"] * has_rom]

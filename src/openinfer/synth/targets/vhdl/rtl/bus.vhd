@@ -27,6 +27,7 @@ entity oi_bus is
     failed : in std_logic;
     failure : in unsigned(15 downto 0);
     ram_addr : out unsigned(address_bits - 1 downto 0);
+    ram_waddr : out unsigned(address_bits - 1 downto 0);
     ram_write : out std_logic;
     ram_size : out std_logic_vector(1 downto 0);
     ram_wdata : out std_logic_vector(word_bits - 1 downto 0);
@@ -54,6 +55,7 @@ begin
       starting <= '0';
       ram_write <= '0';
       ram_addr <= (others => '0');
+      ram_waddr <= (others => '0');
       ram_wdata <= (others => '0');
       if starting = '1' then
         cycles <= (others => '0');
@@ -82,12 +84,13 @@ begin
                 data := (others => '0');
                 data(7 downto 0) := bus_wdata;
                 if busy = '0' then
-                  ram_addr <= oi_u(address, address_bits);
                   address <= address + 1;
                   if bus_write = '1' then
+                    ram_waddr <= oi_u(address, address_bits);
                     ram_write <= '1';
                     ram_wdata <= data;
                   else
+                    ram_addr <= oi_u(address, address_bits);
                     ready <= '0';
                     state <= 1;
                   end if;

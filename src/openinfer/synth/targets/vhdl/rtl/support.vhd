@@ -28,6 +28,10 @@ package oi is
   function oi_shr(x : signed; n : unsigned) return signed;
   function oi_shr(x : unsigned; n : unsigned) return unsigned;
 
+  -- A product as a tree of sums, for circuits whose multipliers are taken.
+  function oi_product(a, b : signed) return signed;
+  function oi_product(a, b : unsigned) return unsigned;
+
   function oi_neg(x : unsigned) return unsigned;
   function oi_popcount(x : unsigned) return unsigned;
   -- The magnitude, in as many bits: that of the least number has one more than the greatest.
@@ -175,6 +179,37 @@ package body oi is
       end if;
     end loop;
     return made;
+  end function;
+
+  function oi_product(a, b : signed) return signed is
+    constant bits : positive := a'length + b'length;
+    constant by : signed(b'length - 1 downto 0) := b;
+    type terms_t is array (0 to b'length - 1) of signed(bits - 1 downto 0);
+    variable terms : terms_t;
+  begin
+    for i in 0 to b'length - 1 loop
+      terms(i) := (others => '0');
+      if by(i) = '1' then
+        terms(i) := shift_left(resize(a, bits), i);
+        if i = b'length - 1 then
+          terms(i) := -terms(i);
+        end if;
+      end if;
+    end loop;
+    for level in 0 to 6 loop
+      for i in 0 to b'length - 1 loop
+        if i mod 2 ** (level + 1) = 0 and i + 2 ** level < b'length then
+          terms(i) := terms(i) + terms(i + 2 ** level);
+        end if;
+      end loop;
+    end loop;
+    return terms(0);
+  end function;
+
+  function oi_product(a, b : unsigned) return unsigned is
+    constant made : signed(a'length + b'length + 1 downto 0) := oi_product(signed('0' & a), signed('0' & b));
+  begin
+    return unsigned(made(a'length + b'length - 1 downto 0));
   end function;
 
   function oi_neg(x : unsigned) return unsigned is

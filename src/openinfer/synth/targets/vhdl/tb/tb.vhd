@@ -13,10 +13,13 @@ architecture sim of NAME_tb is
   signal clk : std_logic := '0';
   signal rst : std_logic := '1';
   signal is_over : boolean := false;
+  signal busy : std_logic;
+-- signals
   signal bus_valid, bus_write : std_logic := '0';
   signal bus_addr : std_logic_vector(3 downto 0) := "0000";
   signal bus_wdata, bus_rdata : std_logic_vector(7 downto 0) := x"00";
-  signal bus_ready, busy : std_logic;
+  signal bus_ready : std_logic;
+-- end of signals
 begin
   clk <= not clk after 5 ns when not is_over else '0';
 
@@ -32,7 +35,16 @@ begin
     variable count : natural;
     variable is_good : boolean;
 
+    procedure clear(found : in std_logic_vector(7 downto 0)) is
+    begin
+      -- Bits that nothing has written are zeros here: those beside a packed element, above all.
+      for i in byte'range loop
+        byte(i) := '1' when found(i) = '1' else '0';
+      end loop;
+    end procedure;
+
     procedure transfer(constant is_write : in std_logic) is
+-- transfer
     begin
       bus_valid <= '1';
       bus_write <= is_write;
@@ -43,10 +55,8 @@ begin
         exit when bus_ready = '1';
       end loop;
       bus_valid <= '0';
-      -- Bits that nothing has written are zeros here: those beside a packed element, above all.
-      for i in byte'range loop
-        byte(i) := '1' when bus_rdata(i) = '1' else '0';
-      end loop;
+      clear(bus_rdata);
+-- end of transfer
     end procedure;
   begin
     for i in 0 to 3 loop

@@ -1,0 +1,82 @@
+"""The circuit behind buses that others know: SPI, Wishbone, AXI4-Lite. Each is an entity around the whole circuit."""
+
+import re
+
+from openinfer.synth.targets.vhdl.host import resource
+from openinfer.synth.targets.vhdl.unit import HEAD
+
+ADAPTERS = ("spi", "wishbone", "axi4lite")
+_BUS = ("bus_valid", "bus_write", "bus_addr", "bus_wdata", "bus_rdata", "bus_ready")
+_WIDTHS = {"bus_addr": "std_logic_vector(3 downto 0)"} | dict.fromkeys(
+    ("bus_wdata", "bus_rdata"), "std_logic_vector(7 downto 0)"
+)
+
+
+def adapter_files(name: str) -> dict[str, str]:
+    """The adapters, and for each an entity with the circuit behind it."""
+    found = {f"rtl/oi_{one}.vhd": resource("rtl", f"{one}.vhd") for one in ADAPTERS}
+    return found | {f"rtl/{name}_{one}.vhd": _wrapped(name, one) for one in ADAPTERS}
+
+
+def adapter_benches(name: str) -> dict[str, str]:
+    """For each adapter, a test bench that takes the same lines as that of the circuit itself."""
+    bench = resource("tb", "tb.vhd")
+    return {f"tb/{name}_{one}_tb.vhd": _bench(bench, name, one) for one in ADAPTERS}
+
+
+def _ports(adapter: str) -> list[tuple[str, str, str]]:
+    """The ports of an adapter on the side of its own bus."""
+    text = resource("rtl", f"{adapter}.vhd")
+    entity = text[text.index("port (") : text.index("end entity")]
+    rows = re.findall(r"^\s*(\w+) : (in|out) ([^;\n]+?);?$", entity, re.MULTILINE)
+    return [(port, mode, type_) for port, mode, type_ in rows if port not in ("clk", "rst", *_BUS)]
+
+
+def _wrapped(name: str, adapter: str) -> str:
+    ports = _ports(adapter)
+    lines = [f"    {port} : {mode} {type_};" for port, mode, type_ in ports]
+    signals = [f"  signal {one} : {_WIDTHS.get(one, 'std_logic')};" for one in _BUS]
+    own = [one for one, _, _ in ports]
+    mapped = ", ".join(f"{one} => {one}" for one in ("clk", "rst", *own, *_BUS))
+    inner = ", ".join(f"{one} => {one}" for one in ("clk", "rst", *_BUS, "busy"))
+    return "\n".join(
+        [
+            f"-- The whole circuit behind {adapter}.",
+            HEAD,
+            f"entity {name}_{adapter} is",
+            "  port (",
+            "    clk : in std_logic;",
+            "    rst : in std_logic;",
+            *lines,
+            "    busy : out std_logic",
+            "  );",
+            "end entity;",
+            "",
+            f"architecture rtl of {name}_{adapter} is",
+            *signals,
+            "begin",
+            f"  adapter : entity work.oi_{adapter} port map (\n    {_folded(mapped)}\n  );",
+            f"  circuit : entity work.{name} port map (\n    {_folded(inner)}\n  );",
+            "end architecture;",
+            "",
+        ]
+    )
+
+
+def _folded(text: str) -> str:
+    return text.replace(", ", ",\n    ")
+
+
+def _bench(bench: str, name: str, adapter: str) -> str:
+    """The bench of the circuit with another bus: other signals, another instance, another transfer."""
+    own = resource("tb", f"{adapter}.vhd")
+    parts = dict(re.findall(r"^-- (\w+)\n(.*?)(?=^-- \w+\n|\Z)", own, re.MULTILINE | re.DOTALL))
+    for mark in ("signals", "transfer"):
+        begin, end = f"-- {mark}\n", f"-- end of {mark}\n"
+        first, last = bench.index(begin), bench.index(end)
+        bench = bench[: first + len(begin)] + parts[mark] + bench[last:]
+    ports = ", ".join(f"{one} => {one}" for one in ("clk", "rst", *(one for one, _, _ in _ports(adapter)), "busy"))
+    instance = f"  circuit : entity work.NAME_{adapter} port map (\n    {_folded(ports)}\n  );\n"
+    first, last = bench.index("  circuit :"), bench.index("  );\n") + len("  );\n")
+    bench = bench[:first] + instance + bench[last:]
+    return bench.replace("NAME_tb", f"NAME_{adapter}_tb").replace("NAME", name)

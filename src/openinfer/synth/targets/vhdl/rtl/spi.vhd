@@ -1,0 +1,87 @@
+-- SPI, mode 0, the highest bit first: a frame is as long as the chip is selected. Its first byte is the command: bit 7
+-- set to write, clear to read; bits 3 to 0 the register. In a frame that writes, each byte after it is written there.
+-- In a frame that reads, bytes after it come in pairs: one of no meaning, during which the register is read, and then
+-- what has been read. The circuit's clock must be at least eight times that of the bus.
+library ieee;
+use ieee.std_logic_1164.all;
+use ieee.numeric_std.all;
+
+entity oi_spi is
+  port (
+    clk : in std_logic;
+    rst : in std_logic;
+    spi_clk : in std_logic;
+    spi_select_n : in std_logic;
+    spi_in : in std_logic;
+    spi_out : out std_logic;
+    bus_valid : out std_logic;
+    bus_write : out std_logic;
+    bus_addr : out std_logic_vector(3 downto 0);
+    bus_wdata : out std_logic_vector(7 downto 0);
+    bus_rdata : in std_logic_vector(7 downto 0);
+    bus_ready : in std_logic
+  );
+end entity;
+
+architecture rtl of oi_spi is
+  -- Two registers before anything looks at a pin, and one more to see it change.
+  signal clocks, selects : std_logic_vector(2 downto 0) := (others => '1');
+  signal inputs : std_logic_vector(1 downto 0) := (others => '0');
+  signal shifted, answer, given : std_logic_vector(7 downto 0) := (others => '0');
+  signal count : unsigned(2 downto 0) := (others => '0');
+  signal has_command, is_write, is_asked, valid : std_logic := '0';
+  signal register_number : std_logic_vector(3 downto 0) := (others => '0');
+begin
+  spi_out <= answer(7);
+  bus_valid <= valid;
+  bus_write <= is_write;
+  bus_addr <= register_number;
+
+  process (clk)
+    variable byte : std_logic_vector(7 downto 0);
+  begin
+    if rising_edge(clk) then
+      clocks <= clocks(1 downto 0) & spi_clk;
+      selects <= selects(1 downto 0) & spi_select_n;
+      inputs <= inputs(0) & spi_in;
+      if valid = '1' and bus_ready = '1' then
+        valid <= '0';
+        given <= bus_rdata;
+      end if;
+      if selects(1) = '1' then
+        count <= (others => '0');
+        has_command <= '0';
+        answer <= (others => '0');
+      elsif clocks(2) = '0' and clocks(1) = '1' then
+        byte := shifted(6 downto 0) & inputs(1);
+        shifted <= byte;
+        count <= count + 1;
+        if count = 0 and has_command = '1' and is_write = '0' and is_asked = '0' then
+          valid <= '1';
+        end if;
+        if count = 7 then
+          has_command <= '1';
+          if has_command = '0' then
+            is_write <= byte(7);
+            register_number <= byte(3 downto 0);
+            is_asked <= '0';
+          else
+            bus_wdata <= byte;
+            valid <= is_write;
+            is_asked <= not is_asked;
+          end if;
+        end if;
+      elsif clocks(2) = '1' and clocks(1) = '0' then
+        answer <= answer(6 downto 0) & '0';
+        if count = 0 then
+          answer <= given;
+        end if;
+      end if;
+      if rst = '1' then
+        valid <= '0';
+        has_command <= '0';
+        count <= (others => '0');
+      end if;
+    end if;
+  end process;
+end architecture;

@@ -1,0 +1,44 @@
+-- signals
+  signal axi_awaddr, axi_araddr : std_logic_vector(5 downto 0) := "000000";
+  signal axi_awvalid, axi_wvalid, axi_bready, axi_arvalid, axi_rready : std_logic := '0';
+  signal axi_awready, axi_wready, axi_bvalid, axi_arready, axi_rvalid : std_logic;
+  signal axi_wdata, axi_rdata : std_logic_vector(31 downto 0) := x"00000000";
+  signal axi_wstrb : std_logic_vector(3 downto 0) := "0001";
+  signal axi_bresp, axi_rresp : std_logic_vector(1 downto 0);
+-- transfer
+    begin
+      if is_write = '1' then
+        axi_awaddr <= reg(3 downto 0) & "00";
+        axi_wdata <= x"000000" & byte;
+        axi_awvalid <= '1';
+        axi_wvalid <= '1';
+        loop
+          wait until rising_edge(clk);
+          exit when axi_awready = '1';
+        end loop;
+        axi_awvalid <= '0';
+        axi_wvalid <= '0';
+        axi_bready <= '1';
+        loop
+          wait until rising_edge(clk);
+          exit when axi_bvalid = '1';
+        end loop;
+        axi_bready <= '0';
+        assert axi_bresp = "00" report "a write was answered with an error" severity failure;
+      else
+        axi_araddr <= reg(3 downto 0) & "00";
+        axi_arvalid <= '1';
+        loop
+          wait until rising_edge(clk);
+          exit when axi_arready = '1';
+        end loop;
+        axi_arvalid <= '0';
+        axi_rready <= '1';
+        loop
+          wait until rising_edge(clk);
+          exit when axi_rvalid = '1';
+        end loop;
+        axi_rready <= '0';
+        assert axi_rresp = "00" report "a read was answered with an error" severity failure;
+        clear(axi_rdata(7 downto 0));
+      end if;

@@ -1,0 +1,19 @@
+-- signals
+  signal wb_cyc, wb_stb, wb_we : std_logic := '0';
+  signal wb_adr : std_logic_vector(3 downto 0) := "0000";
+  signal wb_dat_w, wb_dat_r : std_logic_vector(7 downto 0) := x"00";
+  signal wb_ack : std_logic;
+-- transfer
+    begin
+      wb_cyc <= '1';
+      wb_stb <= '1';
+      wb_we <= is_write;
+      wb_adr <= reg(3 downto 0);
+      wb_dat_w <= byte;
+      loop
+        wait until rising_edge(clk);
+        exit when wb_ack = '1';
+      end loop;
+      wb_cyc <= '0';
+      wb_stb <= '0';
+      clear(wb_dat_r);
