@@ -105,11 +105,14 @@ build/many_shaders: tests/synth/vulkan/many_shaders.c $(VENV)/.dev
 	@test -e /usr/include/glslang || (apt-get update -qq && apt-get install -y -qq glslang-dev >/dev/null)
 	$(BIN)/python -m tests.synth.vulkan.compiler build
 
-# Every op on every integer dtype and random programs, as circuits in GHDL; one circuit is placed and routed.
-test-vhdl: $(VENV)/.dev tools
+# Every op on every integer dtype and random programs, as circuits in GHDL; yosys on what is emitted; the digits on 100
+# images, and placed and routed; a keyword spotter. Notes which ops passed.
+test-vhdl: $(VENV)/.dev $(VENV)/.examples tools
+	@$(call installed,ghdl-llvm,ghdl-llvm)
 	@$(call installed,yosys,yosys)
 	@$(call installed,nextpnr-ice40,nextpnr-ice40)
-	$(BIN)/python -m tests.synth.vhdl.suite --programs 200 --route
+	$(BIN)/python -m tests.synth.vhdl.suite --programs 500 --checked 10 --route --record
+	$(BIN)/python -m tests.synth.vhdl.networks --images 100 --route --spotter
 
 # The same on a GPU of this machine, with the figures of bench/gpu, as one file. For another machine, which needs nothing
 # but Python, NumPy, a C compiler and a driver: make bundle, copy build/bundle and the sources there, and run

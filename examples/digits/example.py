@@ -22,6 +22,11 @@ def network(precision: Precision) -> tuple[Graph, ModelLoader]:
     return load_graph(HERE / f"{stem}.oig"), ModelLoader.open(HERE / f"{stem}.oinf")
 
 
+def circuit_network() -> tuple[Graph, ModelLoader]:
+    """The graph and the model without floats, as an FPGA takes them."""
+    return load_graph(HERE / "digits_circuit.oig"), ModelLoader.open(HERE / "digits_circuit.oinf")
+
+
 def held_out() -> tuple[Images, Images]:
     """Images that the network has not been trained on, and what they show."""
     with np.load(HERE / "test.npz") as stored:

@@ -7,7 +7,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from examples.digits.example import STEMS, Precision, answers, art, board_project, figures, held_out, network
+from examples.digits.example import (
+    STEMS,
+    Precision,
+    answers,
+    art,
+    board_project,
+    circuit_network,
+    figures,
+    held_out,
+    network,
+)
 
 from openinfer import Simulator, Synthesizer, dtype_of
 
@@ -41,6 +51,18 @@ def test_c_reads_as_many_digits_as_the_simulator(precision: Precision) -> None:
 
 def test_integers_cost_next_to_no_accuracy() -> None:
     assert right("f32") - right("i8") <= DROP
+
+
+def test_the_network_of_a_circuit_has_no_floats_and_reads_as_well() -> None:
+    graph, model = circuit_network()
+    executor = Simulator(model, sizes={"N": len(IMAGES)}).make_executor(graph)
+    executor.insert(image=IMAGES.astype(np.int8))
+    executor.run_step()
+    assert right("i8") - float(np.mean(executor.fetch("digit") == LABELS)) <= DROP
+    assert not any(one.dtype.kind == "float" for one in model.tensors.values())
+    facts = Synthesizer("ice40-up5k").synthesize(model, graph).facts()["circuit"]
+    assert facts["lanes"]["count"] == 8
+    assert facts["lanes"]["use"] >= 0.85
 
 
 def test_the_integer_network_multiplies_integers() -> None:

@@ -311,9 +311,11 @@ def _text(plan: "Plan", facts: dict[str, Any], looking: Looking, report: bool, m
     parts = [looking.text(), _summary(facts)] if looking.seen else [_summary(facts)]
     parts += [] if measured is None else [measured.text()]
     if report:
+        from openinfer.synth.report.circuit import circuit_text
         from openinfer.synth.report.report import arena_report, inexact_text, kernels_text, ledger_text, unmet_text
 
         parts += [kernels_text(facts["kernels"]), ledger_text(facts["ledger"])]
+        parts += [circuit_text(facts["circuit"])] if "circuit" in facts else []
         parts += [inexact_text(facts["inexact"])] if "inexact" in facts else []
         parts += [unmet_text(facts["unmet"])] if facts["unmet"] else []
         parts.append(arena_report(plan.project.program, plan.memory))

@@ -120,7 +120,10 @@ def test_layers_on_lanes_agree_and_take_the_clocks_that_the_plan_says(device: st
     assert isinstance(module, CircuitModule)
     rng = np.random.default_rng(5)
     for k in (0, 7):
-        given: dict[str, Array] = {"x": rng.integers(-128, 128, (1, 3, 5, 6)).astype(np.int8), "k": np.int32(k)}
+        given: dict[str, Array] = {
+            "x": rng.integers(-128, 128, (1, 3, 5, 6)).astype(np.int8),
+            "k": np.array(k, np.int32),
+        }
         for machine in (module, simulator):
             machine.insert(given)
             machine.run_step()

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from openinfer.synth.devices.sections import Fpga
+from openinfer.synth.targets.vhdl.clocks import Clocks
 from openinfer.synth.targets.vhdl.machine import FpgaMachine
 from openinfer.synth.targets.vhdl.map import CircuitMap
 from openinfer.synth.targets.vhdl.ports import MemoryShape
@@ -50,7 +51,8 @@ build/{name}.cf: $(RTL)
 	touch $@
 
 {sim * bool(tested)}build/{name}.v: build/{name}.cf
-	ghdl --synth {_GHDL} --out=verilog {name} | awk -f synth/complete.awk > $@
+	ghdl --synth {_GHDL} --out=verilog {name} > $@.ghdl
+	awk -f synth/complete.awk $@.ghdl > $@
 
 check: build/{name}.v
 	yosys -q -p "read_verilog build/{name}.v; hierarchy -top {name}; proc; check -assert; \\
@@ -78,6 +80,21 @@ def _result(fpga: Fpga, name: str) -> str:
     return options.get(fpga.place[0].rpartition("/")[2], f"--write build/{name}.routed.json")
 
 
+def _clocks(clocks: Clocks) -> str:
+    if clocks.exact is not None:
+        return f"{clocks.exact:,} clocks"
+    if clocks.most is None:
+        return f"{clocks.least:,} clocks or more, as data decides"
+    return f"{clocks.least:,} to {clocks.most:,} clocks, as data decides"
+
+
+def _lanes(places: CircuitMap) -> str:
+    lanes = places.shape.lanes
+    if lanes is None:
+        return ""
+    return f" {lanes.count} lanes multiply and add, with {lanes.words} words of weights in a memory of their own."
+
+
 def readme(name: str, device: str, places: CircuitMap, sequencer: Sequencer, *, has_sim: bool) -> str:
     """What is here, and how it is used."""
     kept = f", and as much again for a step that fails: {places.state_bytes} bytes" if places.keeps_state else ""
@@ -90,19 +107,22 @@ Made by OpenInfer for the device {device}. VHDL-2008 with `numeric_std` alone; t
 |---|---|
 | circuit | `rtl/`, in the order that the Makefile names them |
 | test bench | `tb/`: transfers on the bus, by commands from the standard input |
+| the circuit behind other buses | `rtl/{name}_spi.vhd`, `rtl/{name}_wishbone.vhd`, `rtl/{name}_axi4lite.vhd` |
 | driver in C | `include/{name}.h`, `include/{name}_bus.h`, `driver/{name}.c` |
 
 | command | what it does | needs |
 |---|---|---|
 | `make` | analyses the circuit | ghdl |
-{sim * has_sim}| `make synth` | maps the circuit; no latch and no warning of `check` | ghdl, yosys |
+{sim * has_sim}| `make check` | looks for latches, and for what `check` of yosys finds | ghdl, yosys |
+| `make synth` | maps the circuit; no latch and no warning of `check` | ghdl, yosys |
 | `make pnr` | places and routes it | what the device file names |
 | `make driver` | compiles the driver | a C compiler |
 
 **Memory.** {places.ram_bytes} bytes that change (the state{kept}; the arena {places.arena_bytes} bytes), in words of
 {places.shape.ram_bytes} bytes; {places.rom_bytes} bytes of weights, which the configuration holds.
 
-**Circuit.** A sequencer of {len(sequencer.code.machine.states)} states, and {len(sequencer.units)} kernels.
+**Circuit.** A sequencer of {len(sequencer.code.machine.states)} states, and {len(sequencer.units)} kernels. A step that
+does not fail takes {_clocks(sequencer.clocks)}; `plan.json` has those of each kernel.{_lanes(places)}
 
 **Bus.** Eight bits, valid and ready; `rtl/oi_bus.vhd` has the registers. The driver works with two functions of yours
 that write and read a register: give them to `{name}_attach`, then call `{name}_init` and `{name}_step` as on any

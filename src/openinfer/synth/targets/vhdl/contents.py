@@ -12,7 +12,7 @@ from openinfer.loops.text import kernel_text
 from openinfer.synth.memory.placed import Placed
 from openinfer.synth.program.ir import KernelStep, Weight
 
-Numbers = npt.NDArray[np.int64]
+WeightNumbers = npt.NDArray[np.int64]
 
 
 class WeightContents:
@@ -22,7 +22,7 @@ class WeightContents:
         self._placed = placed
         self._ranges: dict[Weight, Interval] = {}
 
-    def numbers(self, weight: Weight) -> Iterator[Numbers]:
+    def numbers(self, weight: Weight) -> Iterator[WeightNumbers]:
         """The elements of each tensor that an operand can be, in their order."""
         dtype = weight.dtype
         for name in filter(None, weight.names):

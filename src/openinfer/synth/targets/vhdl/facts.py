@@ -20,7 +20,7 @@ def circuit_facts(project: VhdlProject) -> dict[str, Any]:
         "rom_bytes": places.rom_bytes,
         "rom_word_bytes": places.shape.rom_bytes,
         "sequencer_states": len(sequencer.code.machine.states),
-        "kernels": [_unit(unit) for unit in units],
+        "kernels": [_unit(unit, project.about(unit)) for unit in units],
     }
     lanes = places.shape.lanes
     if lanes is not None:
@@ -42,9 +42,10 @@ def lane_use(units: list[LaneUnit], lanes: int) -> float:
     return round(sum(len(unit.calls) * unit.terms_of_a_call for unit in units) / spent, 4) if spent else 0.0
 
 
-def _unit(unit: KernelUnit) -> dict[str, Any]:
+def _unit(unit: KernelUnit, nodes: list[str]) -> dict[str, Any]:
     found: dict[str, Any] = {
         "name": unit.name,
+        "nodes": nodes,
         "states": len(unit.machine.states),
         "calls": len(unit.calls),
         "clocks": _clocks(unit.clocks),

@@ -18,7 +18,7 @@ from openinfer.loops.text import kernel_text
 from openinfer.loops.used import offset, used_variables
 from openinfer.synth.memory.placed import Placed
 from openinfer.synth.program.ir import KernelStep, Value, Weight
-from openinfer.synth.targets.vhdl.contents import Numbers, WeightContents
+from openinfer.synth.targets.vhdl.contents import WeightContents, WeightNumbers
 from openinfer.synth.targets.vhdl.ranges import of_dtype
 
 _FACTOR_BITS = 18
@@ -212,13 +212,13 @@ def _lanes(products: Sequence[LaneProduct], most: int) -> int:
     return min(range(1, most + 1), key=lambda count: (clocks(count), count))
 
 
-def _words(one: LaneProduct, numbers: Numbers, lanes: int, bits: int) -> list[int]:
+def _words(one: LaneProduct, numbers: WeightNumbers, lanes: int, bits: int) -> list[int]:
     """The words of a weight: for each choice of groups, block of features and term, a number for each lane."""
     own = one.contraction
     features = np.arange(-(-one.features // lanes) * lanes).reshape(-1, 1, lanes)
     axes = one.chosen
     rank = len(axes) + 3
-    known: dict[str, Numbers] = {}
+    known: dict[str, WeightNumbers] = {}
     for place, (var, extent) in enumerate(axes):
         known[var.name] = np.arange(extent).reshape([-1 if axis == place else 1 for axis in range(rank)])
     if one.lane is not None:
@@ -237,7 +237,7 @@ def _words(one: LaneProduct, numbers: Numbers, lanes: int, bits: int) -> list[in
     return [sum(int(value) << (bits * lane) for lane, value in enumerate(row)) for row in rows]
 
 
-_EVALUATED: dict[str, Callable[[Numbers, Numbers], Numbers]] = {
+_EVALUATED: dict[str, Callable[[WeightNumbers, WeightNumbers], WeightNumbers]] = {
     "add": np.add,
     "sub": np.subtract,
     "mul": np.multiply,
@@ -255,7 +255,7 @@ def _is_counted(index: Scalar) -> bool:
     )
 
 
-def _evaluated(value: Scalar, known: dict[str, Numbers]) -> Numbers:
+def _evaluated(value: Scalar, known: dict[str, WeightNumbers]) -> WeightNumbers:
     """A position for all values of the indices."""
     match value:
         case Const(number):

@@ -73,9 +73,9 @@ class VhdlProject(HostedProject):
 
     @cached_property
     def _entities(self) -> dict[str, str]:
-        return {unit.name: unit.text(self._about(unit)) for unit in self.sequencer.units.values()}
+        return {unit.name: unit.text(self.about(unit)) for unit in self.sequencer.units.values()}
 
-    def _about(self, unit: KernelUnit) -> list[str]:
+    def about(self, unit: KernelUnit) -> list[str]:
         """The nodes that a kernel computes, in words."""
         nodes = sorted({node for step in unit.steps for node in _nodes(step)})
         return [self._words.title(node) for node in nodes]

@@ -1,0 +1,43 @@
+"""A circuit in words: how many clocks a step takes, where they go, how much lanes are used, what to look at first."""
+
+from typing import Any
+
+
+def circuit_text(facts: dict[str, Any]) -> str:
+    """A line for each kernel, the one that takes most clocks marked; ``facts`` is the part of a plan about the circuit.
+
+    >>> kernel = {"name": "net_k0_add", "calls": 1, "clocks": 60, "nodes": ["line 3: op add(x, x) >> y"]}
+    >>> print(circuit_text({"clocks": 80, "kernels": [kernel]}))
+    circuit
+      a step takes 80 clocks
+      net_k0_add  60 clocks, 75%
+      look first at net_k0_add: line 3: op add(x, x) >> y
+    """
+    lines = ["circuit", f"  a step takes {_clocks(facts['clocks'])}"]
+    if "lanes" in facts:
+        lanes = facts["lanes"]
+        lines.append(f"  {lanes['count']} lanes add a term in {lanes['use']:.1%} of the clocks of their kernels")
+    width = max((len(one["name"]) for one in facts["kernels"]), default=0)
+    whole = _most(facts["clocks"])
+    for one in facts["kernels"]:
+        own = _most(one["clocks"])
+        share = f", {own * one['calls'] / whole:.0%}" if own is not None and whole else ""
+        calls = f" x {one['calls']}" if one["calls"] > 1 else ""
+        lanes_text = f", {one['lanes']} lanes used {one['use']:.0%}" if "lanes" in one else ""
+        lines.append(f"  {one['name']:<{width}}  {_clocks(one['clocks'])}{calls}{share}{lanes_text}")
+    known = [one for one in facts["kernels"] if _most(one["clocks"]) is not None]
+    if known:
+        first = max(known, key=lambda one: (_most(one["clocks"]) or 0) * one["calls"])
+        lines.append(f"  look first at {first['name']}: {'; '.join(first['nodes'])}")
+    return "\n".join(lines)
+
+
+def _most(clocks: int | list[int | None]) -> int | None:
+    return clocks if isinstance(clocks, int) else clocks[1]
+
+
+def _clocks(clocks: int | list[int | None]) -> str:
+    if isinstance(clocks, int):
+        return f"{clocks:,} clocks"
+    least, most = clocks
+    return f"{least:,} clocks or more, as data decides" if most is None else f"{least:,} to {most:,} clocks"
