@@ -2,9 +2,12 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from time import sleep
 
 import numpy as np
 import pytest
@@ -117,3 +120,30 @@ def test_a_worker_ends_with_whoever_started_it(tmp_path: Path) -> None:
     assert process.poll() is not None
     with pytest.raises(ExecutionError, match="E910"):
         workers.module()
+
+
+STARTER = """
+import sys, threading
+import numpy as np
+from openinfer.workers import Recipe, WorkerGroup
+workers = WorkerGroup(Recipe(sys.argv[1]), 1)
+endless = {"x": np.zeros(1, np.float32), "n": np.int64(1 << 60)}
+threading.Thread(target=workers.module(), args=(endless,)).start()
+print(workers.workers[0].pid, flush=True)
+"""
+
+
+def test_a_worker_in_an_endless_step_ends_with_a_killed_process_that_started_it(tmp_path: Path) -> None:
+    (tmp_path / "graph.oig").write_text(DOUBLE)
+    command = [sys.executable, "-c", STARTER, str(tmp_path / "graph.oig")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as starter:
+        assert starter.stdout is not None
+        worker = int(starter.stdout.readline())
+        sleep(1.0)  # the step has most likely begun; the worker must end either way
+        starter.kill()
+    for _ in range(600):
+        if not Path(f"/proc/{worker}").exists():
+            return
+        sleep(0.1)
+    os.kill(worker, signal.SIGKILL)
+    pytest.fail("the worker goes on without the process that started it")

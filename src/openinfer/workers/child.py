@@ -1,10 +1,14 @@
 """The process of a worker, ``python -m openinfer.workers.child DESCRIPTOR``: builds a recipe, does what it is told.
 
-It ends when the process that started it is gone. A signal (SIGUSR1) interrupts the step that runs.
+It ends when the process that started it is gone, in the middle of a step if need be. A signal (SIGUSR1)
+interrupts the step that runs.
 """
 
+import os
+import select
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
@@ -109,12 +113,22 @@ def _answered(modules: Modules, message: WorkerMessage, tensors: NamedArrays) ->
     return answer, dict(found)
 
 
+def _end_with(descriptor: int) -> None:
+    """End this process when the other end of a socket is closed: a step may be endless, and has no reader any more."""
+    watched = select.poll()
+    watched.register(descriptor, 0)  # that it was closed is reported whatever is asked for
+    watched.poll()
+    os._exit(0)
+
+
 def main() -> None:
     """Work for the process that holds the other end of the descriptor."""
     modules = Modules()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started this one, which ends it
     signal.signal(signal.SIGUSR1, lambda _number, _frame: modules.interrupt())
-    with Connection(int(sys.argv[1])) as connection:
+    descriptor = int(sys.argv[1])
+    threading.Thread(target=_end_with, args=(descriptor,), daemon=True).start()
+    with Connection(descriptor) as connection:
         work(connection, modules)
 
 
