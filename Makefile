@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Tests start hundreds of interpreters; without compiled files each would read all of the sources again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo chat test lint format types tests examples tools fuzz fuzz-oinf fuzz-lang fuzz-onnx fuzz-gguf fuzz-synth planted golden golden-update test-devices test-c test-vulkan test-vhdl test-cuda test-h200 bundle test-aarch64 test-cortex-m test-onnx test-models test-serve test-studio studio bench bench-all bench-oinf bench-lang bench-sim bench-synth bench-import bench-quantized bench-chat bench-studio bench-serve bench-larger tune editor docs clean
+.PHONY: demo chat test lint format types tests examples tools fuzz fuzz-oinf fuzz-lang fuzz-onnx fuzz-gguf fuzz-synth planted golden golden-update test-devices test-c test-vulkan test-vhdl test-cuda test-h200 bundle test-aarch64 test-cortex-m test-onnx test-models test-serve test-studio studio bench bench-all bench-oinf bench-lang bench-sim bench-synth bench-import bench-quantized bench-chat bench-cortex-m bench-studio bench-serve bench-larger tune editor docs clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/python -m examples.demo
@@ -75,12 +75,14 @@ test-devices: test-c test-aarch64 test-cortex-m
 
 SUITE := $(BIN)/python -m tests.synth.suite
 CASES ?= 4
-# The devices that this machine runs: with gcc, then fewer cases with clang, without optimization, and under sanitizers.
+# The devices that this machine runs: with gcc, then fewer cases with clang, without optimization, and under sanitizers;
+# then as programs on several threads, which must give the bits of one.
 test-c: $(VENV)/.dev tools
 	$(SUITE) --device host --cases $(CASES) --record
 	$(SUITE) --device host --cc clang --cases 1
 	$(SUITE) --device host --cc gcc clang --level 0 --cases 1
 	$(SUITE) --device host --cc gcc clang --level 1 --sanitize --cases 1
+	$(SUITE) --device host --level 1 --cases 1 --threads 2 3 4
 	OPENINFER_TEST_CHECKS=all OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 tests/synth tests/importing tests/differential/test_found.py
 
 # On the Vulkan device that this machine has, if it has only one: lavapipe. Every op on every dtype, once more with the
@@ -239,6 +241,13 @@ bench-import: $(VENV)/.dev
 # The chat of the examples beside llama.cpp, which is built from source first: make bench-chat BENCH="--rounds 3".
 bench-chat: $(VENV)/.dev $(VENV)/.examples
 	$(BIN)/python -m bench.chat $(BENCH)
+
+# Networks in 8 bits on a Cortex-M4: code, stack, memory, and instructions counted in an emulator. With an earlier
+# checkout beside it: make bench-cortex-m BENCH="--before FOLDER".
+bench-cortex-m: $(VENV)/.dev
+	@$(call installed,qemu-system-arm,qemu-system-arm)
+	@$(call installed,arm-none-eabi-gcc,gcc-arm-none-eabi libnewlib-arm-none-eabi)
+	$(BIN)/python -m bench.cortex_m $(BENCH)
 
 # Large graphs in the studio's page: opening, search, drawing, and checks while typing.
 bench-studio: $(VENV)/.dev tools

@@ -18,9 +18,12 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any
 
+from tests.differential.building import Toolchain as ProjectToolchain
 from tests.synth.in_c import Prepared, judge
+from tests.synth.in_threads import WORTH, Asked, Setting, answered, asked, hosted
+from tests.synth.large_cases import CONVOLUTIONS, large_cases
 from tests.synth.standalone import SANITIZERS, Toolchain, run_cases
-from tests.synth.suite_cases import chosen, variants
+from tests.synth.suite_cases import chosen, small_ones_too, variants
 
 from openinfer.dtypes import DTYPES
 from openinfer.ops import OPS
@@ -58,6 +61,10 @@ class Run:
     most: int | None
     others: tuple[CpuMachine, ...] = ()
     """Devices whose code is in the same programs."""
+    threads: tuple[int, ...] = ()
+    """Numbers of threads that must give the bits of one; none: kernels are called by themselves."""
+    dtypes: frozenset[str] = frozenset()
+    """Only these; none: all."""
 
     @property
     def targets(self) -> tuple[CpuMachine, ...]:
@@ -71,11 +78,14 @@ class Verdict:
 
     passed: Counter[tuple[str, str]] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
+    divided: Counter[str] = field(default_factory=Counter)
+    """The cases of an op whose work threads shared."""
 
     def add(self, other: "Verdict") -> None:
         """Count the cases of another verdict too."""
         self.passed += other.passed
         self.failures += other.failures
+        self.divided += other.divided
 
 
 def batches(run: Run, names: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -84,12 +94,14 @@ def batches(run: Run, names: Sequence[str]) -> Iterator[tuple[str, tuple[str, ..
         record = OPS[name]
         each = max(1, len(chosen(name, record.dtypes[0], run.targets, run.most)))
         step = max(1, BATCH // each)
-        for start in range(0, len(record.dtypes), step):
-            yield name, tuple(dtype.name for dtype in record.dtypes[start : start + step])
+        own = [dtype.name for dtype in record.dtypes if not run.dtypes or dtype.name in run.dtypes]
+        yield from ((name, tuple(own[start : start + step])) for start in range(0, len(own), step))
 
 
 def work(run: Run, name: str, dtypes: Sequence[str]) -> Verdict:
     """Compile and run the cases of an op for some dtypes."""
+    if run.threads:
+        return work_in_threads(run, name, dtypes)
     record, verdict = OPS[name], Verdict()
     cases: list[tuple[str, Prepared]] = []
     for dtype in dtypes:
@@ -110,6 +122,42 @@ def work(run: Run, name: str, dtypes: Sequence[str]) -> Verdict:
             verdict.failures.append(f"{error}\n    {dtype} {shapes} {dict(one.case.params)}")
         else:
             verdict.passed[name, dtype] += 1
+    return verdict
+
+
+def work_in_threads(run: Run, name: str, dtypes: Sequence[str]) -> Verdict:
+    """The same as programs on one thread and on several, whose results must have the same bits."""
+    record, verdict = OPS[name], Verdict()
+    small: list[Asked] = []
+    large: list[Asked] = []
+    for dtype in dtypes:
+        small += asked(record, chosen(name, DTYPES[dtype], run.targets, run.most))
+        large += asked(record, list(large_cases(name, DTYPES[dtype])))
+    toolchain = ProjectToolchain(run.toolchain.cc, run.toolchain.flags)
+    setting = Setting(hosted(run.target), run.threads, toolchain)
+    with TemporaryDirectory(prefix="suite-") as folder:
+        try:
+            with small_ones_too():
+                found = answered([*small, *large], setting, Path(folder) / "small")
+            if name in CONVOLUTIONS:
+                with small_ones_too(gain=0.0):
+                    found += answered([*small, *large], setting, Path(folder) / "lists")
+            found += answered(large, replace(setting, worth=WORTH), Path(folder) / "usual")
+        except AssertionError as error:
+            verdict.failures.append(f"'{name}' {' '.join(dtypes)}: {error}")
+            return verdict
+    for one in found:
+        case = one.asked.case
+        try:
+            assert not one.differences, f"'{name}': {'; '.join(one.differences)}"
+            judge(one.asked, one.results, 0)
+        except AssertionError as error:
+            shapes = [None if array is None else array.shape for array in case.arrays]
+            kind = "weights" if one.asked.has_weights else "values"
+            verdict.failures.append(f"{error}\n    {case.dtypes[0]} {shapes} {kind} {dict(case.params)}")
+        else:
+            verdict.passed[name, str(case.dtypes[0])] += 1
+            verdict.divided[name] += one.is_divided
     return verdict
 
 
@@ -173,17 +221,20 @@ def runs_of(options: argparse.Namespace) -> Iterator[Run]:
     devices = [target.isa for target in runnable()] if options.device == ["host"] else options.device
     for device, cc, level in product(devices, options.cc, options.level):
         target = replace(DEVICES[device], index_bits=32 if device == "cortex-m4" else options.address_bits)
+        if options.portable:
+            target = replace(target, isa=f"portable-{device}", dot=True)
         flags = (f"-O{level}", *target.flags, *(SANITIZERS if options.sanitize else ()))
         toolchain = Toolchain(cc, flags)
         if options.aarch64:
             toolchain = Toolchain(AARCH64[0], (*flags, "-static"), AARCH64[1])
         elif options.board:
             toolchain = on_board(flags, options.board)
-        elif DEVICES[device] not in (*runnable(), CORTEX_M):
-            sys.exit(f"this machine cannot run code for {device}: neon needs --aarch64")
+        elif DEVICES[device] not in (*runnable(), CORTEX_M) and not options.portable:
+            sys.exit(f"this machine cannot run code for {device}: neon needs --aarch64; or use --portable")
         if not toolchain.is_here():
             sys.exit(f"this machine has no {' or no '.join([toolchain.cc, *toolchain.runner])}")
-        yield Run(target, toolchain, None if options.cases == 0 else options.cases)
+        most, threads = None if options.cases == 0 else options.cases, tuple(options.threads)
+        yield Run(target, toolchain, most, threads=threads, dtypes=frozenset(options.dtypes))
 
 
 def on_board(flags: tuple[str, ...], folder: Path) -> Toolchain:
@@ -208,11 +259,18 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--sanitize", action="store_true", help="address and undefined behaviour sanitizers")
     parser.add_argument("--aarch64", action="store_true", help="64-bit Arm programs in QEMU")
     parser.add_argument("--board", type=Path, help="a Cortex-M4 board in QEMU; a folder for what its programs need")
+    parser.add_argument(
+        "--portable", action="store_true", help="a device's schedules without its instructions: runs everywhere"
+    )
     parser.add_argument("--address-bits", type=int, choices=[32, 64], default=64, help="the width of positions")
     parser.add_argument("--cases", type=int, default=4, help="of each op and dtype; half as many stretched; 0: all")
+    parser.add_argument(
+        "--threads", type=int, nargs="+", default=[], help="whole programs: these numbers must give the bits of one"
+    )
     parser.add_argument("--record", action="store_true", help=f"note what passed in {RECORD.name}")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--ops", nargs="+", default=[], help="only these")
+    parser.add_argument("--dtypes", nargs="+", default=[], choices=sorted(DTYPES), help="only these")
     return parser.parse_args()
 
 
@@ -226,8 +284,15 @@ def main() -> int:
         right, pairs = sum(verdict.passed.values()), len(verdict.passed)
         print(f"{how}: {right} cases of {pairs} ops and dtypes are right, ", end="")
         print(f"{len(verdict.failures)} wrong ({perf_counter() - start:.0f} s)", flush=True)
+        if run.threads:
+            numbers = ", ".join(map(str, run.threads))
+            print(
+                f"  on {numbers} threads the bits of one; {sum(verdict.divided.values())} cases were divided",
+                flush=True,
+            )
         wrong += len(verdict.failures)
-        if options.record and not verdict.failures and not options.ops and options.address_bits == 64:
+        is_usual = options.address_bits == 64 and not (options.portable or options.threads or options.dtypes)
+        if options.record and not verdict.failures and not options.ops and is_usual:
             recorded(RECORD, device_of(run), verdict)
     return bool(wrong)
 

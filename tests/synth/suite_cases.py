@@ -1,8 +1,10 @@
 """The cases of the suite: those that an op generates for a dtype, and the same at sizes around vectors and tiles."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import product
+from unittest.mock import patch
 from zlib import crc32
 
 import numpy as np
@@ -20,11 +22,21 @@ from openinfer.synth.targets.cpu import schedule, windows
 from openinfer.synth.targets.cpu.divide import divided
 from openinfer.synth.targets.cpu.machine import CpuMachine
 from openinfer.synth.targets.cpu.schedule import scheduled
-from openinfer.synth.targets.cpu.tile import tile_of
 from openinfer.synth.targets.cpu.tile_shapes import tile_shapes
 
 _LARGEST = 1 << 14
 """Elements of an array of a stretched case."""
+
+
+@contextmanager
+def small_ones_too(gain: float = np.inf) -> Iterator[None]:
+    """Sums that would be plain loops are in tiles, however small; channels are columns if they can be, or never (0)."""
+    with (
+        patch.object(schedule, "_LEAST", 0),
+        patch.object(windows, "_LEAST_GAIN", gain),
+        patch.object(windows, "_LARGE", 0),
+    ):
+        yield
 
 
 def sizes_around(target: CpuMachine) -> tuple[int, ...]:
@@ -119,25 +131,28 @@ _Way = tuple[Kernel, Mapping[str, Packing]]
 def _ways(kernel: Kernel, one: Case, target: CpuMachine) -> list[_Way]:
     """What a target makes of a kernel; and in parts, in tiles, in tiles with weights in panels, where that can be."""
     found: list[_Way] = [scheduled(kernel, target, frozenset())]
-    usual = schedule._LEAST, windows._LEAST_GAIN, windows._LARGE
-    try:
-        # The cases are small: sums that would be plain loops are in tiles too, and channels are columns if they can be.
-        schedule._LEAST, windows._LEAST_GAIN, windows._LARGE = 0, np.inf, 0
+    given = [array for array in one.arrays if array is not None]
+    others = list(zip(kernel.inputs, given, strict=True))[1:]
+    weights = frozenset(buffer.name for buffer, _ in others)
+    finite = frozenset(buffer.name for buffer, array in others if _is_finite(array))
+    with small_ones_too():
         tiles, _ = scheduled(kernel, target, frozenset())
-        given = [array for array in one.arrays if array is not None]
-        others = list(zip(kernel.inputs, given, strict=True))[1:]
-        finite = frozenset(buffer.name for buffer, array in others if _is_finite(array))
-        panels = scheduled(kernel, target, frozenset(buffer.name for buffer, _ in others), finite)
-    finally:
-        schedule._LEAST, windows._LEAST_GAIN, windows._LARGE = usual
+        panels = scheduled(kernel, target, weights, finite)
     parts = divided(tiles, PARTS, 0.0)
     found += [(parts, {})] * (parts is not tiles)
-    if any(isinstance(statement, Contraction) and statement.template for statement in walk(panels[0].body)):
-        found += [(tiles, {}), panels]
-    shares = divided(panels[0], PARTS, 0.0)
-    if any(isinstance(one, Contraction) and (tile := tile_of(one)) and tile.is_transposed for one in walk(shares.body)):
-        found += [(shares, panels[1])] * (shares is not panels[0])
+    if not _has_template(panels[0]):
+        return found
+    found.append((tiles, {}))
+    with small_ones_too(gain=0.0):
+        windows_as_lists = scheduled(kernel, target, weights, finite)
+    for own, packings in (panels, *[windows_as_lists] * (windows_as_lists != panels)):
+        shares = divided(own, PARTS, 0.0)
+        found += [(own, packings), *[(shares, packings)] * (shares is not own)]
     return found
+
+
+def _has_template(kernel: Kernel) -> bool:
+    return any(isinstance(statement, Contraction) and statement.template for statement in walk(kernel.body))
 
 
 def _prepared(record: OpRecord, one: Case, call: Call, number: int, way: _Way, bits: int) -> Prepared:

@@ -10,7 +10,7 @@ from tests.synth.both_ways import agree, planned
 from tests.synth.flags import USUAL
 
 from openinfer import DeviceArch, ModelLoader, Simulator, Synthesizer, graph
-from openinfer.loops.ir import INDEX, Buffer, Const, For, Kernel, Load, LoopKind, ScalarVar, Store
+from openinfer.loops.ir import INDEX, Alloc, Buffer, Const, For, Kernel, Load, LoopKind, ScalarVar, Space, Store
 from openinfer.oinf import save_file
 from openinfer.ops.types import F32
 from openinfer.synth.passes.split import split
@@ -189,6 +189,26 @@ def test_parts_that_write_the_same_memory_stay_together() -> None:
     values = [Value("given", F32, (4,)), Value("out", F32, (8,))]
     step = KernelStep(Kernel("pad", (given,), (out,), (fill, copy)), (values[0],), (values[1],), 0)
     assert split(step, lambda _: True) == [step]
+
+
+def test_loops_that_fill_the_same_memory_are_one_part_of_several() -> None:
+    """A copy and the zeros behind it: what comes after them is divided, however small a kernel may be for that."""
+    given, out = Buffer("given", F32, (4,)), Buffer("out", F32, (8,))
+    plane, index = Buffer("plane", F32, (8,), Space.SCRATCH), ScalarVar("i")
+    copy = For(index, Const(4, INDEX), (Store(plane, (index,), Load(given, (index,))),), LoopKind.PARALLEL)
+    zeros = For(index, Const(4, INDEX), (Store(plane, (index + Const(4, INDEX),), Const(0.0, F32)),), LoopKind.PARALLEL)
+    last = For(index, Const(8, INDEX), (Store(out, (index,), Load(plane, (index,))),), LoopKind.PARALLEL)
+    values = [Value("given", F32, (4,)), Value("out", F32, (8,)), Value("plane", F32, (8,))]
+    kernel = Kernel("pad", (given,), (out,), (Alloc(plane), copy, zeros, last))
+    step = KernelStep(kernel, (values[0],), (values[1],), 0, (values[2],))
+    assert [len(one.kernel.body) for one in split(step, lambda _: True)] == [2, 1]
+
+
+def test_a_kernel_without_elements_is_not_divided() -> None:
+    text = """dynamic { a: f32[2, 0, 3]; b: f32[3, 2]; } volatile { y: f32[2, 0, 2]; }
+    block entry { op matmul(a, b) >> y; return y; }"""
+    own = Synthesizer(passes=Passes(divide=Divide(2, 0.0))).synthesize(None, graph(text))
+    assert [one.parts for one in own.project.kernels.used.values()] == [1]
 
 
 def test_an_output_without_elements_stays_with_the_others() -> None:

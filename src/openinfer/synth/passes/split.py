@@ -49,19 +49,20 @@ def written_by(statement: Statement) -> str | None:
 
 
 def _bodies(kernel: Kernel, is_large: Callable[[Kernel], bool]) -> Iterator[tuple[Statement, ...]]:
-    small: list[Statement] = []
+    """A body for each large statement, and for small ones in a row; what writes the same buffer stays together."""
+    group: tuple[Statement, ...] = ()
+    was_large = False
     for statement in kernel.body:
         if isinstance(statement, Alloc):
             continue
-        if not is_large(replace(kernel, body=(statement,))):
-            small.append(statement)
-            continue
-        if small:
-            yield tuple(small)
-            small = []
-        yield (statement,)
-    if small:
-        yield tuple(small)
+        large = is_large(replace(kernel, body=(statement,)))
+        is_shared = bool(_Part.of(group).written & _Part.of((statement,)).written)
+        if group and (large or was_large) and not is_shared:
+            yield group
+            group, was_large = (), False
+        group, was_large = (*group, statement), was_large or large
+    if group:
+        yield group
 
 
 @dataclass(frozen=True)

@@ -137,7 +137,7 @@ class _Bench:
             why = f"there is no {EMULATED[0]}" if emulator is None else "an emulator would take minutes"
             found.unmeasured.append(f"instructions are not counted: {why}")
             return
-        (self.folder / "count.c").write_text(_counting(self._name), encoding="ascii")
+        (self.folder / "count.c").write_text(counting_program(self._name), encoding="ascii")
         linked = ["--specs=rdimon.specs", "-nostartfiles", "-T", "bare/mps2.ld", "bare/startup.c", "-Wl,--gc-sections"]
         (self.folder / "bare").mkdir(exist_ok=True)
         (self.folder / "bare/startup.c").write_text(startup(), encoding="ascii")
@@ -157,7 +157,7 @@ class _Bench:
         return run_program(command, self.folder).output
 
 
-def _counting(name: str) -> str:
+def counting_program(name: str) -> str:
     """A program's step between two looks at a timer of the emulated board, which counts 1.6 ticks an instruction."""
     signature = f"{name}_context *c, const {name}_inputs *in, {name}_outputs *out"
     return f"""#include <stdint.h>

@@ -101,10 +101,10 @@ def divided(kernel: Kernel, parts: int, worth: float) -> Kernel:
 
 
 def _is_dividable(kernel: Kernel) -> bool:
-    """Whether parts are independent: elements have bytes of their own, and nothing fails."""
+    """Whether there are parts, and they are independent: elements have bytes of their own, and nothing fails."""
     if any(buffer.dtype.is_packed for buffer in (*kernel.outputs, *kernel.scratch)):
         return False
-    if not kernel.body or kernel.can_fail:
+    if not kernel.body or kernel.can_fail or not any(most_elements(buffer.shape) for buffer in kernel.outputs):
         return False
     scratch = {buffer.name for buffer in kernel.scratch}
     writes = (written_by(statement) for statement in walk(kernel.body[:-1]))
