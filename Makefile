@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Tests start hundreds of interpreters; without compiled files each would read all of the sources again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo chat test lint format types tests examples tools fuzz fuzz-oinf fuzz-lang fuzz-onnx fuzz-gguf fuzz-synth planted golden golden-update test-devices test-c test-vulkan test-vhdl test-cuda test-h200 bundle test-aarch64 test-cortex-m test-onnx test-models test-serve test-studio studio bench bench-all bench-oinf bench-lang bench-sim bench-synth bench-import bench-quantized bench-chat bench-cortex-m bench-studio bench-serve bench-larger tune editor docs clean
+.PHONY: demo chat test lint format types tests examples tools fuzz fuzz-oinf fuzz-lang fuzz-onnx fuzz-gguf fuzz-synth planted golden golden-update test-devices test-c test-vulkan test-vhdl test-cuda test-h200 bundle test-aarch64 test-cortex-m test-onnx test-models test-serve test-studio studio bench bench-all bench-oinf bench-lang bench-sim bench-synth bench-import bench-quantized bench-chat bench-cortex-m bench-studio bench-serve bench-batch bench-larger tune editor docs clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/python -m examples.demo
@@ -167,12 +167,15 @@ studio:
 # The server with other people's clients, in an environment of its own: they want other versions of what others need.
 SERVE := build/serve
 test-serve: tools $(SERVE)/.installed
-	OMP_NUM_THREADS=1 $(SERVE)/bin/python -m pytest -q tests/serve/*.py tests/scale/*.py tests/workers/*.py tests/stages/*.py
+	@$(call installed,systemd-analyze,systemd)
+	@$(call installed,openssl,openssl)
+	OMP_NUM_THREADS=1 $(SERVE)/bin/python -m pytest -q tests/serve/*.py tests/scale/*.py tests/workers/*.py tests/stages/*.py tests/deploy/*.py
 
 $(SERVE)/.installed: pyproject.toml
 	test -x $(SERVE)/bin/python || $(PYTHON) -m venv $(SERVE)
 	$(SERVE)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[serve,scale]' pytest hypothesis \
-		'tritonclient[http,grpc]' openai grpcio-tools
+		'tritonclient[http,grpc]' openai grpcio-tools jsonschema gguf opentelemetry-sdk pyyaml dockerfile-parse
+	$(SERVE)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps mlserver kserve kubernetes
 	touch $@
 
 # Programs without an operating system, on an emulated Cortex-M4 board; and narrow positions, here and under sanitizers.
@@ -257,6 +260,10 @@ bench-studio: $(VENV)/.dev tools
 # answer checked and memory watched: make bench-serve BENCH="--minutes 1".
 bench-serve: $(VENV)/.dev $(VENV)/.examples
 	$(BIN)/python -m bench.serving $(BENCH)
+
+# openinfer batch beside a bare loop over the compiled module.
+bench-batch: $(VENV)/.dev $(VENV)/.examples
+	$(BIN)/python -m bench.batching $(BENCH)
 
 # A model of 6 GB with 2 GB of memory: how long a step takes, how fast it reads. As root, for the control group.
 bench-larger: $(VENV)/.dev

@@ -67,7 +67,9 @@ def compared(
     for number in range(rounds):
         for count in clients:
             for server, asked in servers if number % 2 else servers[::-1]:
-                loads[server.name, count].add(loaded(server.port, asked, count, seconds))
+                before, load = server.cpu_seconds(), loaded(server.port, asked, count, seconds)
+                load.cpu_seconds = server.cpu_seconds() - before
+                loads[server.name, count].add(load)
     return [Measured(name, count, load) for (name, count), load in loads.items()]
 
 
@@ -138,11 +140,14 @@ def main() -> None:
 
 def _table(measured: list[Measured]) -> list[dict[str, Any]]:
     rows = []
-    print(f"{'server':24} {'clients':>7} {'requests/s':>10} {'p50 ms':>8} {'p99 ms':>8} {'answers':>8} {'wrong':>5}")
+    heads = f"{'p50 ms':>8} {'p99 ms':>8} {'cpu ms':>7}"
+    print(f"{'server':24} {'clients':>7} {'requests/s':>10} {heads} {'answers':>8} {'wrong':>5}")
     for one in measured:
         p50, p99 = one.load.percentile(50) * 1e3, one.p99 * 1e3
         count, wrong = len(one.load.latencies), len(one.load.wrong)
-        print(f"{one.name:24} {one.clients:7} {one.load.rate:10.1f} {p50:8.2f} {p99:8.2f} {count:8} {wrong:5}")
+        cpu = one.load.cpu_seconds / max(count, 1) * 1e3
+        times = f"{p50:8.2f} {p99:8.2f} {cpu:7.2f}"
+        print(f"{one.name:24} {one.clients:7} {one.load.rate:10.1f} {times} {count:8} {wrong:5}")
         rows.append(
             {
                 "server": one.name,
@@ -150,6 +155,7 @@ def _table(measured: list[Measured]) -> list[dict[str, Any]]:
                 "requests_a_second": one.load.rate,
                 "p50_ms": p50,
                 "p99_ms": p99,
+                "cpu_ms": cpu,
                 "answers": count,
                 "wrong": wrong,
             }

@@ -30,6 +30,8 @@ class Load:
     """What came of a while of requests."""
 
     seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    """Processor time of the server."""
     latencies: list[float] = field(default_factory=list)
     refused: int = 0
     """Answers 429: the server says that it has enough to do."""
@@ -44,6 +46,7 @@ class Load:
 
     def add(self, other: "Load") -> None:
         self.seconds += other.seconds
+        self.cpu_seconds += other.cpu_seconds
         self.latencies += other.latencies
         self.refused += other.refused
         self.wrong += other.wrong

@@ -15,7 +15,8 @@ from pathlib import Path
 from time import monotonic, sleep
 
 PEER = Path("build/peers/mlserver")
-PACKAGES = ("mlserver>=1.6", "onnxruntime>=1.18")
+PACKAGES = ("mlserver>=1.6", "onnxruntime>=1.18", "uvloop<0.22")
+"""mlserver 1.7 does not start its processes with the event loops of later versions."""
 _PATIENCE = 300.0
 """Seconds for a server to begin."""
 
@@ -31,6 +32,18 @@ class RunningServer:
     def resident_bytes(self) -> int:
         """The memory of its processes."""
         return sum(_resident(pid) for pid in (self.pid, *_descendants(self.pid)))
+
+    def cpu_seconds(self) -> float:
+        """Processor time of its processes so far, which others on the machine take less away from than time."""
+        return sum(_cpu(pid) for pid in (self.pid, *_descendants(self.pid)))
+
+
+def _cpu(pid: int) -> float:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _resident(pid: int) -> int:
