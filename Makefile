@@ -175,7 +175,7 @@ $(SERVE)/.installed: pyproject.toml
 	test -x $(SERVE)/bin/python || $(PYTHON) -m venv $(SERVE)
 	$(SERVE)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[serve,scale]' pytest hypothesis \
 		'tritonclient[http,grpc]' openai grpcio-tools jsonschema gguf opentelemetry-sdk pyyaml dockerfile-parse
-	$(SERVE)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps mlserver kserve kubernetes
+	$(SERVE)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps mlserver kserve kubernetes tokenizers==0.23.3
 	touch $@
 
 # Programs without an operating system, on an emulated Cortex-M4 board; and narrow positions, here and under sanitizers.
