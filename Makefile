@@ -155,9 +155,10 @@ test-models: $(VENV)/.dev $(VENV)/.examples
 test-onnx: $(VENV)/.dev
 	$(BIN)/python -m tests.importing.backend
 
-# Everything the studio's page does, in Chromium; screenshots are in build/studio.
+# Everything the studio's page does, in Chromium; screenshots are in build/studio. Editors: the protocols, and Neovim.
 test-studio: $(VENV)/.dev tools
-	$(BIN)/pytest -q tests/studio tests/studio/everything.py
+	@$(call installed,nvim,neovim)
+	$(BIN)/pytest -q tests/studio tests/studio/everything.py tests/lsp tests/dap tests/editors/in_neovim.py
 
 # The page of the studio, bundled from studio/ into the package. Only those who change it need Node.
 studio:
@@ -282,6 +283,7 @@ tune: $(VENV)/.bench
 
 # The extension for VS Code, its manifest validated and packaged by its own tool; needs Node.js.
 editor:
+	@$(call installed,npm,nodejs npm)
 	mkdir -p build
 	rm -rf build/vscode
 	cp -rL editors/vscode build/vscode
