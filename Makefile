@@ -158,7 +158,7 @@ test-onnx: $(VENV)/.dev
 # Everything the studio's page does, in Chromium; screenshots are in build/studio. Editors: the protocols, and Neovim.
 test-studio: $(VENV)/.dev tools
 	@$(call installed,nvim,neovim)
-	$(BIN)/pytest -q tests/studio tests/studio/everything.py tests/lsp tests/dap tests/editors/in_neovim.py
+	$(BIN)/pytest -q tests/studio/*.py tests/lsp tests/dap tests/editors/in_neovim.py
 
 # The page of the studio, bundled from studio/ into the package. Only those who change it need Node.
 studio:

@@ -87,7 +87,7 @@ STUDIO_BUGS = (
         'text.replace("<", "\\\\u003c")',
         'text.replace("<", "<")',
         EXPORT,
-        "names_and_comments",
+        "exported_file",
     ),
     Bug(
         "the name of a file becomes part of an exported page",

@@ -8,7 +8,7 @@ from tests.studio.serving import workspace
 
 from openinfer.studio.export import exported
 
-HOSTILE = """// </script><script>window.hacked = 1</script> \u2028
+HOSTILE = """// </script><script>window.hacked = 1</script> </script x= \u2028
 dynamic { x: f32; }
 volatile { y: f32; }
 block entry {
