@@ -31,6 +31,7 @@ from bench.vit import Vit, vit_tiny
 
 from openinfer.importing.gguf_blocks import groups_of
 from openinfer.importing.gguf_file import GgufFile
+from openinfer.synth.devices.isa import has_dot
 
 SMALL = Shape(layers=2, width=128, heads=4, head=32, hidden=256, classes=64, tokens=16)
 SMALL_BERT = Bert(2, 64, 4, 128, words=1100, positions=32)
@@ -218,7 +219,9 @@ def test_decoders_with_small_weights_are_near_the_original(
     wanted = simulated(model.original, model.original.saved(tmp_path))
     found = simulated(model, model.saved(tmp_path))
     assert least < cosine(found, wanted) < 1 - 1e-6
-    assert least < cosine(ort(model.onnx(), 1).run(None, model.given)[0], wanted)
+    # Without VNNI, ONNX Runtime adds pairs of products of bytes in 16 bits, which saturate.
+    peer = least if has_dot() else min(least, 0.99)
+    assert peer < cosine(ort(model.onnx(), 1).run(None, model.given)[0], wanted)
     assert model.read_bytes < model.original.read_bytes / 2
 
 
