@@ -27,9 +27,9 @@ def test_ops_in_a_circuit_agree_with_the_simulator() -> None:
     assert list(op_failures(["add", "cumsum", "mod"], 1)) == []
 
 
-@pytest.mark.parametrize("seed", [1, 28, 48])
+@pytest.mark.parametrize("seed", [1, 5])
 def test_a_random_program_agrees_in_a_circuit(seed: int) -> None:
-    """Packed elements with spare bits, a reset to tensors of the model, an output without a size."""
+    """Tables, branches, called blocks; a copy of as many bytes as a size that may be unknown says."""
     assert program_failure(seed) is None
 
 

@@ -200,7 +200,7 @@ class KernelCompiler:
         if before[0] is not None:
             own.declare(loop.index, before[0], before[1])
         machine.now = None
-        machine.clocks = machine.clocks * Clocks(least, most) + outside.without_last()
+        machine.clocks = machine.clocks * Clocks(max(least, 0), most) + outside.without_last()
         machine.enter(after)
 
     def _while(self, cond: Scalar, body: tuple[Statement, ...]) -> None:

@@ -283,7 +283,8 @@ class LoopPipeline:
         printer = StagePrinter(self.machine, self.expressions, self.memory, schedule, known)
         trips = Clocks.of(1)
         for loop in counters:
-            trips *= Clocks(*self.expressions.ranges.of(loop.extent))
+            least, most = self.expressions.ranges.of(loop.extent)
+            trips *= Clocks(max(least, 0), most)
         self._state(printer, counters, known, trips)
 
     def _counter(self, loop: For) -> WireVariable:
