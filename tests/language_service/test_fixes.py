@@ -110,7 +110,7 @@ def test_the_first_fix_of_a_problem_takes_it_away(title: str) -> None:
 
 
 def test_fixes_change_whole_words() -> None:
-    source = "dynamic { xrleu: f32; } volatile { y: f32; }\nblock entry { op rleu(xrleu) >> y; return y; }\n"
+    source = "dynamic { x: f32; }\nblock entry { y_rleu = op rleu(x); return y_rleu; }\n"
     (first, *_) = code_fixes(checked(source, is_bound=False), TextRange(0, len(source)))
     assert edited(source, first.edits) == source.replace("op rleu", "op relu")
 
