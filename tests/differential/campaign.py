@@ -5,9 +5,10 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import partial
+from math import inf
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -22,6 +23,8 @@ KEPT = Path("build/fuzz")
 PRELOADED = ("libasan.so", "libubsan.so")
 LONGEST = 240.0
 """Seconds that a batch may take on a GPU, where a kernel may never end."""
+BATCHES_ON_GPU = 2
+"""Batches that make one there: each is a process, and what all programs share is compiled once in it."""
 
 
 @dataclass(frozen=True)
@@ -38,13 +41,16 @@ class Job:
 
 @dataclass(frozen=True)
 class Tally:
-    """What became of a run: the first seed, how many were judged, and those that failed."""
+    """What became of a run: the seeds that were judged, and those that failed."""
 
-    seed: int
-    done: int
+    seeds: tuple[int, ...]
     failed: Mapping[int, str]
     """What is wrong with those that failed, by seed."""
     seconds: float
+
+    @property
+    def done(self) -> int:
+        return len(self.seeds)
 
     @property
     def right(self) -> int:
@@ -67,9 +73,10 @@ class Campaign:
 
     def jobs(self, first: int, count: int, kind: Job | None = None) -> Iterator[Job]:
         """Seeds in batches whose borders do not depend on where one begins, so that a seed always means the same."""
+        size = self.batch * (BATCHES_ON_GPU if kind is not None and kind.on == "cuda" else 1)
         start = first
         while start < first + count:
-            end = min(first + count, (start // self.batch + 1) * self.batch)
+            end = min(first + count, (start // size + 1) * size)
             yield replace(kind or Job(()), seeds=tuple(range(start, end)))
             start = end
 
@@ -83,27 +90,29 @@ class Campaign:
         if found.failed and not options.keep_going:
             return 1
         print(f"\n{found.right} of {found.done} {self.what}s agree in {found.seconds:.0f} s")
-        print(self.covered(range(options.seed, options.seed + found.done)))
+        print(self.covered(found.seeds))
         return 1 if found.failed else 0
 
     def judged(self, options: argparse.Namespace) -> Tally:
         """Judge what the options say, and print progress and failures."""
-        start, done = perf_counter(), 0
+        start = perf_counter()
+        seeds: list[int] = []
         failed: dict[int, str] = {}
         on = "vulkan" if options.vulkan else "cuda" if options.cuda else ""
         kind = Job((), options.sanitize, on, options.keep_going)
         every = list(self.jobs(options.seed, options.count, kind))
-        for job, failures in self._results(every, options.processes):
-            if options.seconds and perf_counter() - start > options.seconds:
+        end = start + options.seconds if options.seconds else inf
+        for job, failures in self._results(every, options.processes, end):
+            if perf_counter() > end:
                 break
-            done += len(job.seeds)
-            self._progress(done, options.count, perf_counter() - start)
+            seeds += job.seeds
+            self._progress(len(seeds), options.count, perf_counter() - start)
             failed |= {failure.seed: failure.message for failure in failures}
             if failures:
                 print(self._account(failures), flush=True)
                 if not options.keep_going:
                     break
-        return Tally(options.seed, done, failed, perf_counter() - start)
+        return Tally(tuple(sorted(seeds)), failed, perf_counter() - start)
 
     def options(self, description: str | None, arguments: Sequence[str] | None = None) -> argparse.Namespace:
         """What is asked for by the words of the command, or by these."""
@@ -119,17 +128,17 @@ class Campaign:
         parser.add_argument("--keep-going", action="store_true", help=f"judge all {self.what}s, even after a failure")
         return parser.parse_args(arguments)
 
-    def _results(self, every: Sequence[Job], processes: int) -> Iterator[tuple[Job, list[Failure]]]:
+    def _results(self, every: Sequence[Job], processes: int, end: float) -> Iterator[tuple[Job, list[Failure]]]:
         if processes == 1 or len(every) == 1:
             yield from ((job, run(self.judge, job)) for job in every)
-            return
-        on_gpu = any(job.on == "cuda" for job in every)
-        judged = partial(apart if on_gpu else run, self.judge)
-        with ThreadPoolExecutor(processes) if on_gpu else ProcessPoolExecutor(processes) as pool:
-            try:
-                yield from zip(every, pool.map(judged, every), strict=True)
-            finally:
-                pool.shutdown(cancel_futures=True)
+        elif any(job.on == "cuda" for job in every):
+            yield from on_gpu(self.judge, every, processes, end)
+        else:
+            with ProcessPoolExecutor(processes) as pool:
+                try:
+                    yield from zip(every, pool.map(partial(run, self.judge), every), strict=True)
+                finally:
+                    pool.shutdown(cancel_futures=True)
 
     def _progress(self, done: int, count: int, seconds: float) -> None:
         rate = f"{done:,}/{count:,} {self.what}s, {seconds:.0f} s"
@@ -171,6 +180,24 @@ def run(judge: Judge, job: Job) -> list[Failure]:
             if len(job.seeds) == 1:
                 return [Failure(job.seeds[0], str(error), "")]
     return [failure for seed in job.seeds for failure in run(judge, replace(job, seeds=(seed,)))]
+
+
+def on_gpu(judge: Judge, every: Sequence[Job], processes: int, end: float) -> Iterator[tuple[Job, list[Failure]]]:
+    """Jobs in processes of their own, in the order in which they end; those that still run at a time are given up."""
+
+    def judged(job: Job) -> list[Failure] | None:
+        left = end - perf_counter()
+        return apart(judge, job, min(LONGEST, left)) if left > 0 else None
+
+    with ThreadPoolExecutor(processes) as pool:
+        running = {pool.submit(judged, job): job for job in every}
+        try:
+            for one in as_completed(running):
+                found = one.result()
+                if found is not None:
+                    yield running[one], found
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def apart(judge: Judge, job: Job, longest: float = LONGEST) -> list[Failure]:

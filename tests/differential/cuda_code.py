@@ -40,9 +40,9 @@ def cuda_library(projects: Sequence[CudaProject], folder: Path, command: Sequenc
         hosts[host.name] = host
         own = {path: text for path, text in code.items() if path not in HOST and not path.endswith((".cu", ".cuh"))}
         written({**own, HEADER: host.header(project, code), ALIASES: host.aliases(project)}, folder / project.name)
-        include = [f"-I{project.name}/include", f"-I{project.name}/src"]
         objects.append(f"{project.name}.o")
-        _run([*start, *told, *include, "-c", "-o", objects[-1], f"{project.name}/src/{project.name}.c"], folder)
+    include = [f"-I{project.name}/include" for project in projects]
+    _run([*start, *told, *include, "-c", *(f"{one.name}/src/{one.name}.c" for one in projects)], folder)
     for host in hosts.values():
         objects += host_objects(host, (*start, *told))
     # nvcc takes no files but those it knows.

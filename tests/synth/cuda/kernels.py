@@ -22,6 +22,7 @@ from openinfer.loops.verify import verify
 from openinfer.ops import OPS, Case, OpRecord
 from openinfer.ops.lower.kernel import kernel_of
 from openinfer.synth.devices.description import DeviceArch
+from openinfer.synth.targets.cuda.buildfiles import architecture_flag
 from openinfer.synth.targets.cuda.dialect import FLAGS
 from openinfer.synth.targets.cuda.kernel import launch_code, support_text
 from openinfer.synth.targets.simt.machine import simt_machine
@@ -29,7 +30,7 @@ from openinfer.synth.targets.simt.schedule import STRUCTURES, scheduled
 
 MACHINE = replace(simt_machine(DeviceArch.named("h200")), least_row=2, long_row=64, least_block=2)
 """Small cases are scheduled as if they were large."""
-NVCC = ("nvcc", *FLAGS, "-arch=sm_90a", "-Werror", "all-warnings")
+NVCC = ("nvcc", *FLAGS, architecture_flag("sm_90a"), "-Werror", "all-warnings")
 CLANG = (
     *("clang", "-x", "cuda", "-std=c++17", "--cuda-device-only", "-nocudainc", "-nocudalib", "--cuda-gpu-arch=sm_70"),
     *(

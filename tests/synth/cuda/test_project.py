@@ -44,7 +44,7 @@ def test_a_project_has_kernels_and_a_host_in_c(plan: Plan) -> None:
     text = str(files[KERNELS])
     assert {"include/net.h", "src/net.c", "src/device.c", "src/commands.c", "src/support.cuh", "Makefile"} <= set(files)
     assert "op softmax(x, axis=1) >> y" in text
-    assert "-arch=sm_90a" in str(files["Makefile"])
+    assert "-gencode=arch=compute_90a,code=sm_90a" in str(files["Makefile"])
     own = re.findall(r'^extern "C" __global__ void .*?(net_\w+)\(', text, re.MULTILINE)
     table = re.findall(r"\(const void \*\)(net_\w+)", text)
     assert table == own == ["net_copy", "net_cells", *(one.name for one in plan.project.kernels.used.values())]

@@ -109,7 +109,7 @@ def campaign(one: Campaign, processes: int, count: int, seed: int, seconds: floa
     found = one.judged(one.options(None, [*words, f"--seconds={seconds}"]))
     failures = {str(seed): message[:600] for seed, message in sorted(found.failed.items())}
     return {
-        "seed": found.seed,
+        "seed": seed,
         "count": found.done,
         "right": found.right,
         "wrong": failures,

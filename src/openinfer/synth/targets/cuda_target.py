@@ -6,6 +6,7 @@ from openinfer.synth.devices.description import DeviceArch
 from openinfer.synth.memory.placed import Placed
 from openinfer.synth.passes.hoist import hoisted
 from openinfer.synth.run.timed import profiled
+from openinfer.synth.targets.cuda.buildfiles import architecture_flag
 from openinfer.synth.targets.cuda.dialect import CUDA
 from openinfer.synth.targets.cuda.project import CudaProject
 from openinfer.synth.targets.cuda.require import requirements
@@ -51,7 +52,7 @@ class _CudaDevice:
     def project(self, placed: Placed, options: ProjectOptions) -> CudaProject:
         self.device.require_reach(placed)
         arch, machine = self.device.arch, self.device.machine
-        flags = (f"-arch={arch.device.architecture or 'native'}",)
+        flags = (architecture_flag(arch.device.architecture or "native"),)
         made = CudaProject(placed, replace(options, device=arch.title, isa="cuda", flags=flags), machine)
         required(made.program.bound.graph, arch, requirements(made, machine))
         return made

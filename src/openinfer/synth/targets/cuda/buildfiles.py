@@ -12,6 +12,20 @@ SOURCES = ("src/device.c", "src/commands.c", "src/recorder.c", "src/moves.c", KE
 _MISSING = "there is no nvcc: install the CUDA toolkit (https://developer.nvidia.com/cuda-downloads)"
 
 
+def architecture_flag(name: str) -> str:
+    """What nvcc is told of an architecture.
+
+    One whose name ends in a letter has instructions of its own, and its code runs nowhere else: without the short form,
+    which compiles everything once more for others.
+
+    >>> architecture_flag("sm_90a"), architecture_flag("sm_80"), architecture_flag("native")
+    ('-gencode=arch=compute_90a,code=sm_90a', '-arch=sm_80', '-arch=native')
+    """
+    number = name.removeprefix("sm_")
+    is_own = name != number and number[-1:].isalpha()
+    return f"-gencode=arch=compute_{number},code={name}" if is_own else f"-arch={name}"
+
+
 def _sources(name: str, options: ProjectOptions) -> list[str]:
     extra = {"array": ["src/weights.c"], "incbin": ["src/weights.S"]}.get(options.weights, [])
     return [f"src/{name}.c", *SOURCES, *extra]
