@@ -9,7 +9,7 @@ from shutil import which
 
 from tests.differential.building import SANITIZERS, Toolchain, library_of, watched
 from tests.differential.graphs import RandomGraph, random_graph
-from tests.differential.judging import Spread, judge_graph
+from tests.differential.judging import Habits, Spread, judge_graph
 
 from openinfer import ModelLoader, graph
 from openinfer.oinf import save_file
@@ -66,9 +66,10 @@ class Setting:
         return self.device in ("cpu", VULKAN.device, CUDA.device)
 
     @property
-    def flushes(self) -> bool:
-        """Whether subnormal numbers of f32 may be taken for zero."""
-        return self == VULKAN and Numerics.of(DeviceArch.named(self.device)).subnormals == "flushed"
+    def habits(self) -> Habits:
+        """What the device may do that others do not."""
+        is_flushing = self == VULKAN and Numerics.of(DeviceArch.named(self.device)).subnormals == "flushed"
+        return Habits(is_flushing, has_own_nans=is_flushing or self == CUDA)
 
     @property
     def arch(self) -> DeviceArch | str:
@@ -164,7 +165,7 @@ def judge_batch(seeds: Sequence[int], how: Setting, folder: Path) -> Iterator[Fa
             save_file(own, made.tensors)
             model = ModelLoader.open(own)
             versions += [version for one in how.every for version in _versions(made, model, one)]
-            spreads[seed] = Spread(made, model, flushes=how.flushes)
+            spreads[seed] = Spread(made, model, how.habits)
         except Exception as error:  # noqa: BLE001  (whatever a graph causes is what we are looking for)
             yield Failure(seed, f"{type(error).__name__}: {error}", made.text(made.results))
     whole = [one for one in versions if one.made.seed in spreads]

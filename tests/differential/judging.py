@@ -129,6 +129,19 @@ def _unrounded(record: OpRecord, call: Call, arrays: Sequence[Array | None], dty
 _Direction = Callable[[tuple[int, ...]], Array]
 
 
+@dataclass(frozen=True)
+class Habits:
+    """What a device may do that others do not."""
+
+    flushes: bool = False
+    """Take subnormal numbers of f32 for zero."""
+    has_own_nans: bool = False
+    """Set all bits of a NaN, which a bitcast shows."""
+
+
+USUAL = Habits()
+
+
 class _Moved(ReferenceKernel):
     """A kernel whose inexact results are off by as much as they may be."""
 
@@ -136,6 +149,7 @@ class _Moved(ReferenceKernel):
     direction: "_Direction"
     flushes: bool
     """Whether subnormal numbers of f32 are zero."""
+    has_own_nans: bool
 
     def __init__(self, record: OpRecord, call: Call, stored: Sequence[Any]) -> None:
         super().__init__(record, call, stored)
@@ -143,10 +157,12 @@ class _Moved(ReferenceKernel):
         self._stored = stored
 
     def __call__(self, arrays: Sequence[Array | None]) -> tuple[Array, ...]:
-        if not self.flushes:
-            return self._moved(arrays)
-        found = self._moved([None if one is None else flushed(one) for one in arrays])
-        return tuple(_with_other_nans(flushed(one)) for one in found)
+        if self.flushes:
+            arrays = [None if one is None else flushed(one) for one in arrays]
+        found = self._moved(arrays)
+        if self.flushes:
+            found = tuple(map(flushed, found))
+        return tuple(map(_with_other_nans, found)) if self.has_own_nans else found
 
     def _moved(self, arrays: Sequence[Array | None]) -> tuple[Array, ...]:
         tolerance = self._record.tolerance
@@ -201,9 +217,15 @@ def _direction(run: int) -> _Direction:
 
 
 @contextmanager
-def _moving(run: int, *, flushes: bool) -> Iterator[None]:
-    """``flushes``: half of the runs take subnormal numbers for zero."""
-    own = {"direction": staticmethod(_direction(run)), "flushes": flushes and run % 4 in (0, 3), "__slots__": ()}
+def _moving(run: int, habits: Habits) -> Iterator[None]:
+    """Half of the runs have the habits of a device."""
+    is_own = run % 4 in (0, 3)
+    own = {
+        "direction": staticmethod(_direction(run)),
+        "flushes": habits.flushes and is_own,
+        "has_own_nans": habits.has_own_nans and is_own,
+        "__slots__": (),
+    }
     kind = type("_MovedOnce", (_Moved,), own)
     with patch("openinfer.sim.operations.ReferenceKernel", kind), patch("openinfer.sim.backend.ReferenceKernel", kind):
         yield
@@ -223,12 +245,12 @@ class Step:
 
 
 def simulated(
-    made: RandomGraph, model: ModelLoader, run: int | None, synced: Sequence[Step] = (), *, flushes: bool = False
+    made: RandomGraph, model: ModelLoader, run: int | None, synced: Sequence[Step] = (), habits: Habits = USUAL
 ) -> list[Step]:
     """All steps; run number so many is one with moved results. ``synced``: steps whose states are taken over."""
     if run is None:
         return _steps(made, make_executor(made, model), synced)
-    with _moving(run, flushes=flushes):
+    with _moving(run, habits):
         return _steps(made, make_executor(made, model), synced)
 
 
@@ -271,16 +293,16 @@ def _kept(executor: Executor) -> list[str]:
 class Spread:
     """What a graph may compute: the simulator's own run, and runs with moved results as they are needed."""
 
-    def __init__(self, made: RandomGraph, model: ModelLoader, *, flushes: bool = False) -> None:
+    def __init__(self, made: RandomGraph, model: ModelLoader, habits: Habits = USUAL) -> None:
         self._made = made
         self._model = model
-        self.flushes = flushes
+        self.habits = habits
         self.own = simulated(made, model, None)
         self._moved: list[list[Step]] = []
 
     def runs(self, count: int) -> list[list[Step]]:
         while len(self._moved) < count:
-            more = simulated(self._made, self._model, len(self._moved), self.own, flushes=self.flushes)
+            more = simulated(self._made, self._model, len(self._moved), self.own, self.habits)
             self._moved.append(more)
         return self._moved
 
@@ -377,7 +399,7 @@ def judge_graph(made: RandomGraph, spread: Spread, watched: WatchedModule, outpu
             found = fetched(module, name)
             assert spread.agrees(step, name, found), _report(step, name, found, spread.value(step, name))
         if set(outputs) >= set(made.results):
-            judge_nodes(made, module, inputs, flushes=spread.flushes)
+            judge_nodes(made, module, inputs, flushes=spread.habits.flushes)
         if (made.seed + step) % 3 == 1:
             _restore(module, (*kept, *module._program.tables))
 

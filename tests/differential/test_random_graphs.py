@@ -11,7 +11,7 @@ from tests.differential.campaign import Job, run
 from tests.differential.fuzz import GRAPHS as CAMPAIGN
 from tests.differential.fuzz import judge
 from tests.differential.graphs import random_graph
-from tests.differential.judging import MOVED_RUNS, Spread, same
+from tests.differential.judging import MOVED_RUNS, Habits, Spread, same
 from tests.differential.uses import PAIRS, RECORDS, hand, hands
 
 from openinfer import ModelLoader, graph
@@ -124,3 +124,16 @@ def test_a_batch_that_does_not_compile_names_the_graph(monkeypatch: pytest.Monke
 
 def test_every_setting_is_used() -> None:
     assert len(SETTINGS) <= GRAPHS // BATCH
+
+
+def test_a_nan_may_have_all_bits_set_where_a_device_makes_it_so(tmp_path: Path) -> None:
+    """Seed 100067 subtracts infinities, and looks at the bits of what that gives."""
+    made = random_graph(100067, has_heap=True)
+    save_file(tmp_path / "model.oinf", made.tensors)
+    model = ModelLoader.open(tmp_path / "model.oinf")
+    found = Spread(made, model).value(0, "t_10")
+    assert found is not None
+    others = np.where(found == 0x7FC0, 0x7FFF, found).astype(np.int16)
+    assert (others != found).any()
+    assert Spread(made, model, Habits(has_own_nans=True)).agrees(0, "t_10", others)
+    assert not Spread(made, model).agrees(0, "t_10", others)
