@@ -8,7 +8,6 @@ COLOURS = {
     "h200-vulkan": "#5fb37f",
     "torch, eager": "#c9c9c9",
     "torch, CUDA graph": "#a0a0a0",
-    "torch.compile, reduce-overhead": "#e0a070",
     "torch.compile, max-autotune": "#c26a2c",
 }
 OTHER = "#777"

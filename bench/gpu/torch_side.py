@@ -1,6 +1,6 @@
 """What PyTorch does with the models: as it is, as a CUDA graph, and compiled."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -12,7 +12,6 @@ from bench.gpu.cases import Case
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812, the name everyone knows it by
 
-Timed = Callable[[Callable[[], Any]], dict[str, float]]
 ON = "cuda" if torch.cuda.is_available() else "cpu"
 
 
@@ -130,21 +129,17 @@ def settle() -> None:
         torch.cuda.synchronize()
 
 
-def measured(case: Case, ways: list[str], timed: Timed) -> dict[str, Any]:
-    """How long a step takes in each of some ways, and how long it took until the first was there."""
+def prepared(case: Case, ways: list[str]) -> Iterator[tuple[str, dict[str, Any], Callable[[], Any] | None]]:
+    """For each of some ways, how long it took until the first result was there, and a step; None if it failed."""
     module, given = made(case)
-    found: dict[str, Any] = {}
     for way in ways:
         start = perf_counter()
         try:
-            step = _ways(module, given)[way]()
-            whole = partial(_settled, step)
+            whole = partial(_settled, _ways(module, given)[way]())
             whole()
-            started = round(perf_counter() - start, 2)
-            found[way] = {**timed(whole), "start_s": started}
+            yield way, {"start_s": round(perf_counter() - start, 2)}, whole
         except Exception as error:  # noqa: BLE001  (the others are measured all the same)
-            found[way] = {"failed": f"{type(error).__name__}: {error}"[:600]}
-    return found
+            yield way, {"failed": f"{type(error).__name__}: {error}"[:600]}, None
 
 
 def _settled(step: Callable[[], Any]) -> None:
@@ -178,7 +173,6 @@ def _ways(module: Module, given: list[Tensor]) -> dict[str, Callable[[], Callabl
     return {
         "torch, eager": eager,
         "torch, CUDA graph": graph,
-        "torch.compile, reduce-overhead": lambda: compiled("reduce-overhead"),
         "torch.compile, max-autotune": lambda: compiled("max-autotune"),
     }
 

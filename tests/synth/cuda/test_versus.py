@@ -15,7 +15,7 @@ def test_a_case_compares_measures_and_draws(monkeypatch: pytest.MonkeyPatch) -> 
     assert runs["h200"]["us"] > 0 < runs["torch, eager"]["us"]
     assert "WRONG" not in summary("lstm", found)
     drawn = picture({"cases": {"lstm": found, "other": {"failed": "it was lost"}}})
-    assert drawn.count("<rect") == 1 + 6 + 2
+    assert drawn.count("<rect") == 1 + 5 + 2
 
 
 def test_a_result_that_is_wrong_is_marked() -> None:

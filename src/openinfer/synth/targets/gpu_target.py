@@ -37,8 +37,8 @@ class LaunchingDevice:
     def passes(self, wanted: Passes, _rules: MemoryRules) -> tuple[Pass, ...]:
         """What gives kernels their launches."""
 
-        def schedule(kernel: Kernel, unaligned: frozenset[str]) -> Launches:
-            machine = replace(self.machine, unaligned=unaligned)
+        def schedule(kernel: Kernel, unaligned: frozenset[str], finite: frozenset[str]) -> Launches:
+            machine = replace(self.machine, unaligned=unaligned, finite=finite)
             return scheduled(kernel, machine) if wanted.schedule else baseline(kernel, machine)
 
         if not wanted.schedule:

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from openinfer.loops.expand import plain
-from openinfer.loops.ir import Kernel, Structure
+from openinfer.loops.ir import Contraction, Kernel, Structure, walk
+from openinfer.synth.memory.weights import FiniteWeights
 from openinfer.synth.program.ir import Action, KernelStep, Program, TableStep, Value, Weight
 from openinfer.synth.targets.simt.launches import Launches
 
@@ -17,8 +18,8 @@ _WIDEST = 16
 class OntoDevice:
     """The pass that gives every kernel its launches."""
 
-    schedule: Callable[[Kernel, frozenset[str]], Launches]
-    """What becomes of a kernel, some buffers of which may begin anywhere."""
+    schedule: Callable[[Kernel, frozenset[str], frozenset[str]], Launches]
+    """What becomes of a kernel, some buffers of which may begin anywhere, and some of which are finite."""
     structures: frozenset[type[Structure]] = frozenset()
     """Those that the schedule has forms for."""
     finished: Callable[[Launches, frozenset[str]], Launches] = lambda launches, _weights: launches
@@ -26,15 +27,18 @@ class OntoDevice:
 
     def run(self, program: Program) -> Program:
         """The program with launches."""
-        unaligned = _unaligned(program)
-        return program.map_kernels(lambda step: (self._launched(step, unaligned),))
+        unaligned, finite = _unaligned(program), FiniteWeights(program)
+        return program.map_kernels(lambda step: (self._launched(step, unaligned, finite),))
 
-    def _launched(self, step: KernelStep, unaligned: frozenset[Value]) -> KernelStep:
+    def _launched(self, step: KernelStep, unaligned: frozenset[Value], finite: FiniteWeights) -> KernelStep:
         kernel = plain(step.kernel, self.structures)
         pairs = [*zip(kernel.inputs, step.inputs, strict=True)]
         anywhere = frozenset(buffer.name for buffer, one in pairs if isinstance(one, Value) and one in unaligned)
         weights = frozenset(buffer.name for buffer, one in pairs if isinstance(one, Weight))
-        launches = self.finished(self.schedule(kernel, anywhere), weights)
+        known = frozenset[str]()
+        if any(isinstance(one, Contraction) and one.valid is not None for one in walk(kernel.body)):
+            known = frozenset(buffer.name for buffer, one in pairs if isinstance(one, Weight) and one in finite)
+        launches = self.finished(self.schedule(kernel, anywhere, known), weights)
         own = step.outputs[0].name
         memory = tuple(Value(f"{own}_{one.name}", one.dtype, one.shape) for one in launches.scratch)
         return replace(step, kernel=launches.kernel, scratch=memory, schedule=launches)

@@ -93,7 +93,7 @@ def attention_plan(whole: Statement, machine: SimtMachine) -> AttentionPlan | No
     if one.accumulator is not _F32 or any(map(is_symbolic, known)) or one.values.value is not None:
         return None
     queries = one.head.extent * one.row.extent
-    depth, width = (_width(element.scalar, axis.index, axis.extent, machine) for element, axis in _sides(one))
+    depth, width = (access_width(element.scalar, axis.index, axis.extent, machine) for element, axis in _sides(one))
     accesses, most = one.column.extent // width, span(one.key.extent)[1]
     if not 0 < queries <= _MOST_QUERIES or prod(extents) == 0 or most == 0:
         return None
@@ -123,6 +123,7 @@ def _sides(one: Attend) -> Iterator[tuple[Element, Axis]]:
     yield one.values, one.column
 
 
-def _width(value: Scalar, along: ScalarVar, extent: int, machine: SimtMachine) -> int:
+def access_width(value: Scalar, along: ScalarVar, extent: int, machine: SimtMachine) -> int:
+    """Elements of a value in an access along an index."""
     total = ScalarVar(" total", _F32)
     return WideLoop(along, (SetLocal(total, total + cast(value, _F32)),), machine.unaligned).width(extent)

@@ -5,7 +5,7 @@ sums that it is in. Terms are added in their order, as plain loops do; very many
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from openinfer.loops.affine import position, variables
@@ -56,6 +56,8 @@ class BlockSide:
     value: Scalar
     is_along: bool
     """Whether neighbours in memory are along the sum."""
+    valid: Scalar | None = None
+    """The condition under which its factor is not 0."""
 
     @property
     def count(self) -> int:
@@ -78,6 +80,16 @@ def fits_blocks(one: Contraction, machine: SimtMachine) -> bool:
     return block_sides(one, machine) is not None
 
 
+def least_groups(one: Contraction, machine: SimtMachine) -> int | None:
+    """Groups of a contraction in the smallest blocks; None if it has another form."""
+    sides = block_sides(one, machine)
+    if sides is None:
+        return None
+    bits = machine.group.bit_length() - 1
+    tall, wide = (1 << (bits // 2)) * _SMALL, (1 << (bits - bits // 2)) * _SMALL
+    return prod(sides.batches) * -(-sides.rows.count // tall) * -(-sides.columns.count // wide)
+
+
 def blocks(part: LaunchPart, machine: SimtMachine, taken: set[str]) -> Formed | None:
     """A contraction of many rows and columns."""
     *before, last = part.body
@@ -89,7 +101,7 @@ def blocks(part: LaunchPart, machine: SimtMachine, taken: set[str]) -> Formed | 
 
 def block_sides(one: Contraction, machine: SimtMachine) -> BlockSides | None:
     """Both factors of a contraction; None if it has not rows and columns enough for blocks."""
-    if one.valid is not None or any(map(is_symbolic, (*one.extents, *one.reduced))) or one.accumulator.bits < 32:
+    if any(map(is_symbolic, (*one.extents, *one.reduced))) or one.accumulator.bits < 32:
         return None
     if prod(one.reduced) < machine.least_block or not one.bound:
         return None
@@ -104,7 +116,25 @@ def block_sides(one: Contraction, machine: SimtMachine) -> BlockSides | None:
     ]
     if any(side.count < machine.least_block for side in made):
         return None
+    if one.valid is not None:
+        place = _zeroed(one, made, machine)
+        if place is None:
+            return None
+        made[place] = replace(made[place], valid=one.valid)
     return BlockSides(tuple(var for var, _ in batch), tuple(extent for _, extent in batch), *made)
+
+
+def _zeroed(one: Contraction, sides: Sequence[BlockSide], machine: SimtMachine) -> int | None:
+    """The side that can be 0 where a term does not count: the other one does not say whether, and is finite."""
+    assert one.valid is not None
+    used = variables(one.valid)
+    others = (sides[1], one.b, one.b_value), (sides[0], one.a, one.a_value)
+    for place, (side, buffer, value) in enumerate(others):
+        is_number = buffer.dtype.kind != "float" and value is None
+        is_finite = is_number or buffer.name in machine.finite
+        if is_finite and not used & {var.name for var in side.indices}:
+            return place
+    return None
 
 
 def _is_along(one: Contraction, buffer: Buffer) -> bool:
@@ -206,10 +236,10 @@ class _Blocks:
         lets += [Let(term, block * _DEEP + deep), Let(line, start + place)]
         places = zip((*one.bound, *side.indices), self._places(term, line, side), strict=True)
         own = {var.name: names.var(var.name) for var in (*one.bound, *side.indices)}
-        inside: Statements = (
-            *(Let(var, where) for var, where in places),
-            SetLocal(value, cast(side.value, self._kind)),
-        )
+        element: Statement = SetLocal(value, cast(side.value, self._kind))
+        if side.valid is not None:
+            element = If(side.valid, (element,))
+        inside: Statements = (*(Let(var, where) for var, where in places), element)
         guards = [(term, total, _DEEP), (line, side.count, extent)]
         conditions = [var < most for var, most, step in guards if most % step]
         guarded: Statements = renamed(inside, own)

@@ -62,6 +62,8 @@ class SimtMachine:
     """Whether launches look only before they write whether an earlier one has failed."""
     unaligned: frozenset[str] = frozenset()
     """Buffers of the kernel at hand that may begin anywhere, not only where the widest access may."""
+    finite: frozenset[str] = frozenset()
+    """Buffers of the kernel at hand that have neither infinities nor NaN: their products with 0 are 0."""
 
     @property
     def most_threads(self) -> int:

@@ -103,7 +103,7 @@ def matrix_units(part: LaunchPart, machine: SimtMachine, taken: set[str]) -> For
     """A contraction of many rows and columns whose elements the units of a device multiply."""
     *before, last = part.body
     sides = block_sides(last, machine) if isinstance(last, Contraction) else None
-    if sides is None or not isinstance(last, Contraction) or not _is_for_units(last, sides, machine):
+    if sides is None or not isinstance(last, Contraction) or not is_for_units(last, machine):
         return None
     fitting = [one for one in _SHAPES if one.stages(sides, machine)]
     if not fitting:
@@ -116,9 +116,12 @@ def matrix_units(part: LaunchPart, machine: SimtMachine, taken: set[str]) -> For
     return _MatrixForm(last, sides, shape, machine, FreshNames(taken)).formed(tuple(before))
 
 
-def _is_for_units(one: Contraction, sides: BlockSides, machine: SimtMachine) -> bool:
-    loads = [_load_of(side.value) for side in (sides.rows, sides.columns)]
-    if not machine.has_matrix_units or None in loads or prod(one.reduced) < 4 * machine.least_block:
+def is_for_units(one: Contraction, machine: SimtMachine) -> bool:
+    """Whether matrix units of a device multiply the elements of a contraction."""
+    loads = [_load_of(value) for value in one.factors]
+    if not machine.has_matrix_units or one.valid is not None or None in loads:
+        return False
+    if prod(one.reduced) < 4 * machine.least_block:
         return False
     kinds = {load.buffer.dtype.name for load in loads if load is not None}
     if kinds == {"i8"}:

@@ -20,7 +20,9 @@ from openinfer.synth.targets.simt.machine import SimtMachine
 from openinfer.synth.targets.simt.matrix import matrix_units
 from openinfer.synth.targets.simt.order import sorted_by_groups, with_orders
 from openinfer.synth.targets.simt.queries import with_own_queries
+from openinfer.synth.targets.simt.query_blocks import query_blocks
 from openinfer.synth.targets.simt.rows import rows
+from openinfer.synth.targets.simt.split import with_split_sums
 from openinfer.synth.targets.simt.stream import streamed
 from openinfer.synth.targets.simt.tiles import tiles
 from openinfer.synth.targets.simt.together import together
@@ -34,12 +36,12 @@ FORMS: tuple[LaunchForm, ...] = (matrix_units, blocks, sorted_by_groups, tiles, 
 
 def scheduled(kernel: Kernel, machine: SimtMachine) -> Launches:
     """A kernel as launches in the forms that suit a device; it has no structures but those of ``STRUCTURES``."""
-    found = attention(kernel, machine) or vectors(kernel, machine)
+    found = attention(kernel, machine) or vectors(kernel, machine) or query_blocks(kernel, machine)
     if found is not None:
         return found
     kernel = with_own_queries(kernel)
     loops = plain(kernel)
-    kernel = with_orders(plain(kernel, frozenset({Order})), machine)
+    kernel = with_split_sums(with_orders(plain(kernel, frozenset({Order})), machine), machine)
     whole = [one for one in kernel.body if isinstance(one, Contraction)]
 
     def expand(one: Contraction, taken: set[str]) -> Statements | None:
