@@ -6,7 +6,7 @@ import pytest
 from tests.synth.test_simt_schedule import F32, I32, SQUARE, checked, forms, linear, numbers
 
 from openinfer.dtypes import DType
-from openinfer.loops.ir import ACCUMULATOR, Buffer, Contraction, Kernel, ScalarVar
+from openinfer.loops.ir import ACCUMULATOR, Buffer, Contraction, Kernel, Math, ScalarVar, scalars, visit, walk
 from openinfer.synth.targets.simt.schedule import scheduled
 
 
@@ -61,3 +61,15 @@ def test_a_border_stays_one_where_sums_are_in_parts() -> None:
     found = checked(long, [numbers(F32, 12, 8), numbers(F32, 5, 12, 3)], machine)
     assert forms(found)[0] == "blocks"
     assert [buffer.shape for buffer in found.scratch] == [(2, 5, 8)]
+
+
+def test_terms_are_added_in_one_instruction_where_a_device_rounds_that_once() -> None:
+    """But for those of very long sums, which are added in blocks."""
+    exact, lengths = replace(SQUARE, fuses=True), (16, 9000)
+    found = [scheduled(linear(9, 9, length, F32), exact).launches for length in lengths]
+    parts = [
+        {part.function for one in walk(launches[0].kernel.body) for value in scalars(one) for part in visit(value)
+         if isinstance(part, Math)}
+        for launches in found
+    ]  # fmt: skip
+    assert parts == [{"fma"}, set()]

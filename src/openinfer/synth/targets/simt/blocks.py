@@ -35,6 +35,7 @@ from openinfer.loops.ir import (
 from openinfer.loops.rewrite import Statements, renamed, replaced
 from openinfer.synth.targets.simt.baseline import Formed
 from openinfer.synth.targets.simt.machine import SimtMachine
+from openinfer.synth.targets.simt.products import with_fused_sums
 from openinfer.synth.targets.simt.segments import LaunchPart
 from openinfer.synth.targets.simt.threads import lets_of
 from openinfer.synth.targets.simt.wide import FreshNames
@@ -43,6 +44,8 @@ _DEEP = 16
 """Terms of a block."""
 _MOST_TERMS = 8192
 """The most terms of one accumulator: partial sums need as many registers again."""
+_NEXT = 4
+"""Rows, or columns, of a thread that are next to each other: one access loads them from memory of the group."""
 _SMALL, _LARGE = 4, 8
 """Rows and columns of a thread, and those where there are blocks enough of the larger ones for all units."""
 
@@ -153,7 +156,7 @@ class _Blocks:
         self._ty, self._tx = names.var("down"), names.var("across")
         heights = self._height, self._width
         self._shared = [
-            Buffer(names.name(f"shared_{name}"), self._kind, (_DEEP, extent + 1), Space.GROUP)
+            Buffer(names.name(f"shared_{name}"), self._kind, (_DEEP, extent + _NEXT), Space.GROUP)
             for name, extent in zip(("rows", "columns"), heights, strict=True)
         ]
 
@@ -192,7 +195,10 @@ class _Blocks:
         )
         sums = [[names.var("sum", self._kind) for _ in range(self._each)] for _ in range(self._each)]
         zeros = tuple(Local(one, Const(0, self._kind)) for line in sums for one in line)
-        body = (*before, *lets, *zeros, *self._terms(first, second, sums), *self._results(first, second, sums))
+        terms: Statements = tuple(self._terms(first, second, sums))
+        if prod(self._one.reduced) <= _MOST_TERMS:
+            terms = with_fused_sums(terms, self._machine)
+        body = (*before, *lets, *zeros, *terms, *self._results(first, second, sums))
         threads = For(self._lane, index(self._machine.group), body, LoopKind.PARALLEL, Bind.THREAD)
         loop = For(self._group, index(count), (*map(Alloc, self._shared), threads), LoopKind.PARALLEL, Bind.GROUP)
         form = f"blocks: {self._height} x {self._width} sums"
@@ -214,8 +220,8 @@ class _Blocks:
         columns = [names.var("column", self._kind) for _ in range(self._each)]
         inner: list[Statement] = []
         for place in range(self._each):
-            inner.append(Let(rows[place], Load(self._shared[0], (deep, self._ty + place * self._down))))
-            inner.append(Let(columns[place], Load(self._shared[1], (deep, self._tx + place * self._across))))
+            inner.append(Let(rows[place], Load(self._shared[0], (deep, _own(self._ty, place, self._down)))))
+            inner.append(Let(columns[place], Load(self._shared[1], (deep, _own(self._tx, place, self._across)))))
         for row, line in zip(rows, sums, strict=True):
             inner += [SetLocal(one, one + row * column) for column, one in zip(columns, line, strict=True)]
         body.append(For(deep, index(_DEEP), tuple(inner)))
@@ -267,10 +273,10 @@ class _Blocks:
                 column = names.var("column")
                 store = self._store(sides, row, column, {total: own})
                 inner += [
-                    Let(column, second + self._tx + other * self._across),
+                    Let(column, second + _own(self._tx, other, self._across)),
                     *_where(column, sides.columns.count, self._width, store),
                 ]
-            yield Let(row, first + self._ty + place * self._down)
+            yield Let(row, first + _own(self._ty, place, self._down))
             yield from _where(row, sides.rows.count, self._height, tuple(inner))
 
     def _store(self, sides: BlockSides, row: Scalar, column: Scalar, known: dict[Scalar, Scalar]) -> Statements:
@@ -282,6 +288,12 @@ class _Blocks:
                 made.append(Let(new, where))
         place = tuple(replaced(part, known) for part in one.out_index)
         return (*made, Store(one.out, place, replaced(one.epilogue, known)))
+
+
+def _own(thread: ScalarVar, place: int, threads: int) -> Scalar:
+    """One of the rows, or columns, of a thread: some neighbours, and then as many behind those of all others."""
+    first = thread * _NEXT
+    return first + (place // _NEXT * threads * _NEXT + place % _NEXT) if place else first
 
 
 def _where(var: Scalar, count: int, step: int, body: Statements) -> Statements:
