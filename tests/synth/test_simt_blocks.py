@@ -65,7 +65,7 @@ def test_a_border_stays_one_where_sums_are_in_parts() -> None:
 
 def test_terms_are_added_in_one_instruction_where_a_device_rounds_that_once() -> None:
     """But for those of very long sums, which are added in blocks."""
-    exact, lengths = replace(SQUARE, fuses=True), (16, 9000)
+    exact, lengths = replace(SQUARE, units=1, fuses=True), (16, 9000)
     found = [scheduled(linear(9, 9, length, F32), exact).launches for length in lengths]
     parts = [
         {part.function for one in walk(launches[0].kernel.body) for value in scalars(one) for part in visit(value)
