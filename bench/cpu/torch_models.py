@@ -111,7 +111,9 @@ class Decoder(Module):
         )
         tables = [torch.cat([past, torch.zeros_like(past[..., :1, :])], dim=-2) for past in (keys, values)]
         width = keys.shape[-1]
-        angles = torch.outer(feeds["position"].double(), 10000.0 ** (-torch.arange(0, width, 2).double() / width))
+        position = feeds["position"].double()
+        rates = 10000.0 ** (-torch.arange(0, width, 2, device=position.device).double() / width)
+        angles = torch.outer(position, rates)
         both = torch.cat([angles, angles], 1)
         return [feeds["token"][0], *tables, both.cos().float(), both.sin().float()]
 

@@ -99,15 +99,21 @@ def measured(
 
     case, steps = CASES[name][is_dry](), 3 if is_dry else STEPS
     found: Facts = {"name": case.model.name, "runs": {}}
-    runs, ready = found["runs"], dict[str, Step]()
+    runs, ready, start = found["runs"], dict[str, Step](), perf_counter()
+
+    def say(what: str) -> None:
+        print(f"{perf_counter() - start:.1f} s: {what}", file=sys.stderr, flush=True)
+
     with TemporaryDirectory() as folder:
         wanted = torch_side.result(case) if case.module else simulated(case, Path(folder))
         for device in devices:
+            say(device)
             try:
                 runs[device], ready[device] = ours(case, device, Path(folder), wanted)
             except Exception:  # noqa: BLE001  (the others are measured all the same)
                 runs[device] = {"failed": format_exc(limit=-3)[-1500:]}
         for way, facts, step in torch_side.prepared(case, list(ways)) if case.module else ():
+            say(f"{way} is prepared")
             runs[way] = facts
             if step is not None:
                 ready[way] = step
@@ -141,8 +147,9 @@ def in_process(name: str, options: argparse.Namespace, place: Path | None = None
     command += [] if place is None else ["--place", str(place)]
     try:
         ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=options.seconds)
-    except subprocess.TimeoutExpired:
-        return {"failed": f"it took more than {options.seconds:.0f} s"}
+    except subprocess.TimeoutExpired as error:
+        said = (error.stderr or b"").decode(errors="replace").splitlines()[-8:]
+        return {"failed": "\n".join([f"it took more than {options.seconds:.0f} s", *said])}
     finally:
         if place is not None:
             (place / f"{name}.ready").touch()
@@ -162,6 +169,13 @@ def together(options: argparse.Namespace) -> Iterator[tuple[str, Facts]]:
         (place / GO).touch()
         for one in as_completed(running):
             yield running[one], one.result()
+
+
+def joined(known: Facts | None, found: Facts) -> Facts:
+    """What is known of a case by now: ways that were not measured this time stay as they were."""
+    if known is None or "failed" in known or "failed" in found:
+        return known if known is not None and "failed" in found else found
+    return {**found, "runs": {**known["runs"], **found["runs"]}}
 
 
 def summary(name: str, found: Facts) -> str:
@@ -197,7 +211,7 @@ def main() -> int:
     known: Facts = json.loads(options.file.read_text()) if options.file.exists() else {"cases": {}}
     every = together(options) if options.together else ((name, in_process(name, options)) for name in options.cases)
     for name, found in every:
-        known["cases"][name] = {**found, "prepared_together": bool(options.together)}
+        known["cases"][name] = joined(known["cases"].get(name), {**found, "prepared_together": bool(options.together)})
         options.file.write_text(json.dumps(known, indent=1) + "\n", encoding="ascii")
         print(summary(name, known["cases"][name]), flush=True)
     options.file.with_suffix(".svg").write_text(picture(known), encoding="utf-8")

@@ -2,7 +2,7 @@
 
 import pytest
 from bench.gpu.picture import picture
-from bench.gpu.versus import measured, summary
+from bench.gpu.versus import joined, measured, summary
 from tests.synth.cuda.emulator import on_emulator
 
 
@@ -22,3 +22,12 @@ def test_a_result_that_is_wrong_is_marked() -> None:
     wrong = {"floor_us": 1.0, "runs": {"h200": {"us": 2.0, "agrees": False, "percent_of_ceiling": 50.0}}}
     assert "WRONG" in summary("lstm", wrong)
     assert "wrong" in picture({"cases": {"lstm": wrong}})
+
+
+def test_ways_that_are_measured_later_join_the_others() -> None:
+    first, second = {"runs": {"h200": {"us": 2.0}}}, {"runs": {"torch, eager": {"us": 3.0}}}
+    assert joined(None, first) == first
+    assert joined(first, second) == {"runs": {"h200": {"us": 2.0}, "torch, eager": {"us": 3.0}}}
+    assert joined(first, {"failed": "lost"}) == first
+    assert joined({"failed": "lost"}, first) == first
+    assert joined(None, {"failed": "lost"}) == {"failed": "lost"}
