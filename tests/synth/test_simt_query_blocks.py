@@ -53,16 +53,17 @@ def test_small_floats_are_loaded_in_wide_accesses() -> None:
 def test_blocks_are_smaller_where_there_is_less_memory_or_more_units() -> None:
     shapes = (1, 64, 8), (1, 64, 8), (1, 64, 8)
 
-    def form(**changes: int) -> str:
-        machine = replace(SimtMachine(group=16, subgroup=4, units=2, least_block=2), **changes)
+    machine = SimtMachine(group=16, subgroup=4, units=2, least_block=2)
+
+    def form(machine: SimtMachine) -> str:
         return scheduled(attention(F32, *shapes), machine).launches[0].form
 
-    assert form() == "attention: blocks of 16 queries and 16 keys"
-    assert form(units=9) == "attention: blocks of 4 queries and 16 keys"
-    assert form(shared_bytes=1200) == "attention: blocks of 4 queries and 16 keys"
-    assert form(shared_bytes=700) == "attention: blocks of 4 queries and 8 keys"
-    assert not form(shared_bytes=256).startswith("attention")
-    assert not form(subgroup=0).startswith("attention")
+    assert form(machine) == "attention: blocks of 16 queries and 16 keys"
+    assert form(replace(machine, units=9)) == "attention: blocks of 4 queries and 16 keys"
+    assert form(replace(machine, shared_bytes=1200)) == "attention: blocks of 4 queries and 16 keys"
+    assert form(replace(machine, shared_bytes=700)) == "attention: blocks of 4 queries and 8 keys"
+    assert not form(replace(machine, shared_bytes=256)).startswith("attention")
+    assert not form(replace(machine, subgroup=0)).startswith("attention")
 
 
 @pytest.mark.parametrize("change", [hidden, all_hidden, infinite, nan])
