@@ -97,7 +97,7 @@ def watched(found: Browser, url: str) -> Iterator[Watched]:
     page.on("pageerror", lambda error: seen.wrong.append(f"error: {error}"))
     page.on("request", asked)
     page.route("**/*", only_here)
-    page.set_default_timeout(20_000)
+    page.set_default_timeout(60_000)
     page.goto(url)
     page.wait_for_selector(DRAWN)
     try:
