@@ -99,7 +99,7 @@ test-vulkan: $(VENV)/.dev $(VENV)/.examples tools build/many_shaders
 	$(ASSISTED) $(BIN)/pytest -n 2 tests/synth/vulkan/test_projects_on_lavapipe.py tests/synth/vulkan/test_drivers.py
 	$(BIN)/python -m tests.synth.vulkan.models
 	GALLIVM_PERF=nopt $(BIN)/python -m tests.differential.fuzz --vulkan --count $(GRAPHS)
-	$(BIN)/python -m tests.differential.program_fuzz --vulkan --count $(GRAPHS)
+	GALLIVM_PERF=nopt $(BIN)/python -m tests.differential.program_fuzz --vulkan --count $(GRAPHS)
 	$(BIN)/python -m tests.synth.vulkan.examples
 
 # The compiler of shaders as one process for many of them, which takes a tenth of the time.

@@ -57,7 +57,8 @@ int main(int count, char **words)
         const int32_t token = step % 97;
         const decode_inputs in = { .token = &token };
         decode_is_timed = step >= steps - TIMED;
-        require(decode_clocked_step(&context, &in, &out) == DECODE_OK, "step", decode_last_error(&context));
+        const int status = decode_clocked_step(&context, &in, &out);
+        require(status == DECODE_OK, "step", decode_last_error(&context));
         if (step >= steps - TIMED - MEASURED && step < steps - TIMED) times[found++] = (double)decode_step_nanoseconds * 1e-3;
         timed += decode_is_timed;
     }

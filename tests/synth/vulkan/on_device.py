@@ -237,6 +237,12 @@ def _request(one: Job, module: int, first: int) -> bytes:
     return struct.pack(f"<{len(numbers)}I", *numbers) + b"".join(data.tobytes() for data in one.inputs)
 
 
+def with_ordered_launches(name: str) -> DeviceArch:
+    """A shipped device on which launches wait by themselves for those before them."""
+    document = DeviceArch.named(name).to_json()
+    return DeviceArch.from_json({**document, "features": {**document["features"], "ordered_launches": True}})
+
+
 def counted(module: CompiledModule, name: str) -> int:
     """How often an instance has submitted or recorded something, or how often the last submission waited."""
     function = module._instance.function(name)

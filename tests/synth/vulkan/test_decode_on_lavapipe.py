@@ -1,11 +1,12 @@
 """The decoder of the benchmark, small: what fusion and the schedule make of it, and that it computes what it should."""
 
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 from bench.gpu.decode import TEXT, LlamaShape, saved
-from tests.synth.vulkan.on_device import on_lavapipe
+from tests.synth.vulkan.on_device import on_lavapipe, with_ordered_launches
 
 from openinfer import Simulator, Synthesizer, graph
 from openinfer.errors import ExecutionError
@@ -15,11 +16,17 @@ from openinfer.synth.targets.simt.launches import Launches
 SMALL = LlamaShape(layers=1, width=128, heads=8, groups=2, head=32, hidden=192, classes=96, tokens=40)
 
 
-def test_steps_of_a_decoder_are_those_of_the_simulator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_ordered", [False, True])
+def test_steps_of_a_decoder_are_those_of_the_simulator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_ordered: bool
+) -> None:
     for name, value in on_lavapipe().items():
         monkeypatch.setenv(name, value)
     model = saved(SMALL, tmp_path / "model.oinf", seed=1)
-    module = Synthesizer("lavapipe", name="decode").synthesize(model, graph(TEXT)).build()
+    device = with_ordered_launches("lavapipe") if is_ordered else "lavapipe"
+    plan = Synthesizer(device, name="decode").synthesize(model, graph(TEXT))
+    assert ("oi_await();" in "".join(plan.project.code().values())) == is_ordered
+    module = plan.build()
     executor = Simulator(model).make_executor(graph(TEXT))
     for step in range(5):
         for one in (module, executor):
@@ -52,3 +59,22 @@ def test_a_layer_of_a_decoder_is_few_launches(tmp_path: Path) -> None:
     attended = ["sdpa_reshape_linear_add: attention", "sdpa_reshape_linear_add: vectors"]
     rest = ["rms_norm_linear_silu_linear_mul: vectors", "linear_add: vectors"]
     assert forms == [*products, *attended, *rest]
+
+
+def test_launches_of_an_h200_read_nothing_but_weights_before_they_wait(tmp_path: Path) -> None:
+    shape = LlamaShape(layers=1, width=256, heads=8, groups=4, head=64, hidden=512, classes=512, tokens=64)
+    model = saved(shape, tmp_path / "model.oinf")
+    code = Synthesizer("h200-vulkan", name="decode").synthesize(model, graph(TEXT)).project.code()
+    shaders = {path: text for path, text in code.items() if path.startswith("shaders/k")}
+    waiting = {path: text.split("oi_await();") for path, text in shaders.items() if "oi_await();" in text}
+    # All products, and attention; what comes before the layers and behind them has barriers.
+    assert 7 <= len(waiting) < len(shaders)
+    ahead: set[str] = set()
+    for path, (before, after) in waiting.items():
+        name = f"decode_{Path(path).stem}"
+        assert "oi_ended();" in after
+        assert f"{{ {name}, sizeof {name}, true }}" in code["src/shaders.c"]
+        ahead |= set(re.findall(r"(\w+)\)?\.v\[", before))
+    assert "w" in ahead
+    assert ahead <= {"w", "w_2"}
+    assert code["src/shaders.c"].count("true }") == len(waiting) + 1  # copies, which are between them

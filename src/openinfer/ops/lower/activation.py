@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from openinfer.loops.build import Builder, Position, const, load, math, pair, rounded, select
-from openinfer.loops.ir import Binary, Buffer, Const, LoopKind, Scalar
+from openinfer.loops.ir import Binary, Buffer, Const, LoopKind, Math, Scalar
 from openinfer.ops.lower.elementwise import elementwise, wrapping
 from openinfer.ops.lower.operand import KernelInput, lowers
 from openinfer.ops.record import Call
@@ -121,18 +121,23 @@ def _softmax(call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...
     (x,), (out,) = inputs, outputs
     assert x is not None
     dtype = x.dtype.compute
+
+    def power_of(value: Scalar) -> Scalar:
+        # What a device's own function is off grows with the distance from 0, as the bound does.
+        return Math("exp", (value,), about=out.dtype)
+
     builder.note("In three passes over a row: its largest element, the exponentials and their sum, the quotients.")
     with builder.loops(_kept(call, x.shape), LoopKind.PARALLEL) as others:
         extent, place, largest = _row(call, builder, x, others)
         total = builder.local(0, dtype)
         with builder.loop(extent) as i:
-            power = builder.let(math("exp", x[place(i)] - largest))
+            power = builder.let(power_of(x[place(i)] - largest))
             if out.dtype is dtype:
                 builder.store(out, place(i), power)
             builder.assign(total, total + power)
         with builder.loop(extent) as i:
             # The result has room for the exponentials, unless it is narrower than they are.
-            power = load(out, *place(i)) if out.dtype is dtype else math("exp", x[place(i)] - largest)
+            power = load(out, *place(i)) if out.dtype is dtype else power_of(x[place(i)] - largest)
             # What the sum may be off is more than what a quotient may lose.
             builder.store(out, place(i), Binary("div", power, total, about=out.dtype))
 

@@ -78,6 +78,11 @@ class Features(DeviceSection):
         default=None, description="Shuffles among them; as `subgroup_ops` says if it is left out."
     )
     buffer_addresses: bool | None = Field(default=None, description="Memory is reached by addresses that are numbers.")
+    ordered_launches: bool | None = Field(
+        default=None,
+        description="Groups of a launch begin before those of later ones, and see what others write while they run: "
+        "later launches may wait for earlier ones by themselves.",
+    )
     cooperative_matrix: bool | None = Field(default=None, description="Matrix instructions shared by invocations.")
     fp64: bool | None = Field(default=None, description="Arithmetic on f64.")
     int64: bool | None = Field(default=None, description="Arithmetic on 64-bit integers.")

@@ -23,6 +23,9 @@ from openinfer.synth.targets.simt.vectors import vectors
 from openinfer.synth.targets.target import BuildOptions, Pass, Passes
 
 GPU_FEATURES = frozenset({Feature.F64, Feature.I64, Feature.STORE8, Feature.STORE16, Feature.HOSTED})
+_SHORT = ("vectors:", *(f"attention: {digit}" for digit in range(1, 10)))
+"""Forms whose launches come one after the other and are short, attention by its number of parts: a barrier is much of
+their time."""
 REACH = 1 << 32
 """Positions in memory have 32 bits."""
 
@@ -54,7 +57,7 @@ class LaunchingDevice:
         if self.machine.knows_weights or self.machine.early:
             launches = with_weights(launches, weights)
         if self.machine.early:
-            launches = with_ready(launches)
+            launches = with_ready(launches, _SHORT if self.machine.counts_groups else ("",))
         return with_late_guards(launches) if self.machine.guards_late else launches
 
     def require_reach(self, placed: Placed) -> None:

@@ -67,6 +67,7 @@ _EXTERNAL = (
     "oi_answered",
     "oi_tools_new",
     "oi_tools_free",
+    "oi_counts",
     "oi_commands_made",
     "oi_commands_run",
     "oi_first_failed",

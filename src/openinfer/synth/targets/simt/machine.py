@@ -5,9 +5,9 @@ from typing import Literal
 
 from openinfer.synth.devices.description import DeviceArch
 
-Following = Literal["edges", "chain", "one"]
-"""A launch waits for those that it needs; for the one before it, whatever that is; or for the only one that it needs:
-where it needs several, it begins when they have ended."""
+Following = Literal["edges", "chain", "one", "counted"]
+"""A launch waits for those that it needs; for the one before it, whatever that is; for the only one that it needs
+(where there are several, it begins when they have ended); or until as many groups have ended as are before it."""
 _GROUP = 256
 """Threads of a group, where the device allows as many."""
 _LARGEST_GROUP = 1024
@@ -66,6 +66,11 @@ class SimtMachine:
     """Buffers of the kernel at hand that have neither infinities nor NaN: their products with 0 are 0."""
 
     @property
+    def counts_groups(self) -> bool:
+        """Whether launches count the groups of others that have ended, in place of barriers."""
+        return self.early == "counted"
+
+    @property
     def most_threads(self) -> int:
         """Threads of one launch."""
         return self.group * self.most_groups
@@ -97,6 +102,8 @@ def simt_machine(arch: DeviceArch) -> SimtMachine:
         "early_launches_after_one": "one",
     }
     early = next((following[one] for one in trials if one in following), None)
+    if arch.device.api == "vulkan" and arch.features.ordered_launches:
+        early = "counted"
     return SimtMachine(
         min(_GROUP, largest),
         subgroup,

@@ -32,7 +32,7 @@ from openinfer.loops.ir import (
     walk,
 )
 from openinfer.loops.rewrite import Statements, with_buffers
-from openinfer.synth.targets.simt.launches import Launches
+from openinfer.synth.targets.simt.launches import Launch, Launches
 
 
 def with_weights(found: Launches, weights: frozenset[str]) -> Launches:
@@ -45,9 +45,13 @@ def with_weights(found: Launches, weights: frozenset[str]) -> Launches:
     return replace(found, launches=tuple(replace(one, kernel=own(one.kernel)) for one in found.launches))
 
 
-def with_ready(found: Launches) -> Launches:
-    """Launches that wait by themselves for those before them, as late as they can."""
-    return replace(found, launches=tuple(replace(one, kernel=_waiting(one.kernel)) for one in found.launches))
+def with_ready(found: Launches, forms: tuple[str, ...] = ("",)) -> Launches:
+    """Launches that wait by themselves for those before them, as late as they can: those whose forms begin so."""
+    return replace(found, launches=tuple(_ready(one) if one.form.startswith(forms) else one for one in found.launches))
+
+
+def _ready(one: Launch) -> Launch:
+    return replace(one, kernel=_waiting(one.kernel))
 
 
 def with_late_guards(found: Launches) -> Launches:

@@ -139,7 +139,12 @@ class LaunchGuard(Enum):
 
 
 def _framed(
-    dialect: Dialect, kernel: KernelSignature, lines: Sequence[str], *, guard: LaunchGuard = LaunchGuard.NONE
+    dialect: Dialect,
+    kernel: KernelSignature,
+    lines: Sequence[str],
+    *,
+    guard: LaunchGuard = LaunchGuard.NONE,
+    is_early: bool = False,
 ) -> Framed:
     """A launch as a function without parameters."""
     given = [one for one in kernel.memory if one.space not in (Space.OWN, Space.GROUP)]
@@ -153,8 +158,11 @@ def _framed(
         kind = dialect.size_type(kernel, size)
         head.append(f"const {kind} s_{size} = {kind}({next(places)}.x);")
     if has_status:
-        head += [f"{WORDS} status = {WORDS}({next(places)});", f"const uint32_t own = {next(places)}.x;"]
-    if guard is not LaunchGuard.NONE:
+        status, number = next(places), next(places)
+        head.append(f"{WORDS} status = {WORDS}({status});")
+        head += [f"oi_own = {number};", f"oi_status = {status};"] * is_early
+        head.append(f"const uint32_t own = {number}.x;")
+    if guard is not LaunchGuard.NONE and not is_early:
         head.append(guard.value)
     head += [_array(dialect, one) for one in kernel.scratch if one.space is Space.OWN]
     body = with_glsl_numbers("\n".join([*(f"{PAD}{one}" for one in head), *lines]))
@@ -245,8 +253,11 @@ def has_near_quotients(numerics: Numerics) -> bool:
     return numerics.division != "exact" and numerics.fma == "exact"
 
 
-def glsl(numerics: Numerics, guard: LaunchGuard = LaunchGuard.NONE) -> Dialect:
-    """GLSL for a device that rounds so, for a launch that relies so on what earlier ones have checked."""
+def glsl(numerics: Numerics, guard: LaunchGuard = LaunchGuard.NONE, *, is_early: bool = False) -> Dialect:
+    """GLSL for a device that rounds so, for a launch that relies so on what earlier ones have checked.
+
+    One that is early begins before they have ended, and waits by itself.
+    """
     functions, about = GLSL.functions, GLSL.about
     is_fused = numerics.fma == "exact"
     if numerics.division != "exact":
@@ -257,7 +268,7 @@ def glsl(numerics: Numerics, guard: LaunchGuard = LaunchGuard.NONE) -> Dialect:
         about = {(name, kind): own for (name, _), own in _FEW.items() for kind in small}
     if has_near_quotients(numerics):
         about = {**about, **_NEAR}
-    return replace(GLSL, functions=functions, about=about, frame=partial(_framed, guard=guard))
+    return replace(GLSL, functions=functions, about=about, frame=partial(_framed, guard=guard, is_early=is_early))
 
 
 def known_words(numerics: Numerics) -> dict[str, int]:

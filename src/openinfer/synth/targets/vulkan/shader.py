@@ -6,7 +6,7 @@ from functools import cache, partial
 
 from openinfer.dtypes import DTYPES
 from openinfer.loops.cse import with_names
-from openinfer.loops.ir import Kernel, Space, Statement, Unfailed, walk
+from openinfer.loops.ir import Kernel, Ready, Space, Statement, Unfailed, walk
 from openinfer.loops.rewrite import variables_of, with_buffers
 from openinfer.synth.targets.cstyle import statements
 from openinfer.synth.targets.cstyle.statements import Printed
@@ -42,6 +42,17 @@ _EXTENSIONS = (
     "GL_KHR_shader_subgroup_basic",
     "GL_KHR_shader_subgroup_shuffle",
 )
+COUNTED = "OI_COUNTED"
+"""Defined where launches wait for others by themselves."""
+_SHARED = (
+    f"#ifdef {COUNTED}",
+    "#pragma use_vulkan_memory_model",
+    "#extension GL_KHR_memory_scope_semantics : require",
+    "#define OI_SHARED nonprivate",
+    "#else",
+    "#define OI_SHARED",
+    "#endif",
+)
 _PRESERVE = 'spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [4466], 4461, 32);'
 """SignedZeroInfNanPreserve of 32 bits: a product with 0 is not 0 whatever the other factor is."""
 _DENORMAL = 'spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [4464], 4459, 32);'
@@ -57,27 +68,34 @@ def _prepared(kernel: Kernel, *, has_inverses: bool, is_flushing: bool) -> Kerne
 
 
 @cache
-def _templates(*, has_inverses: bool, is_flushing: bool, is_guarded: bool) -> Templates:
+def _templates(*, has_inverses: bool, is_flushing: bool, guard: LaunchGuard) -> Templates:
+    def ready(_one: Ready, writer: KernelWriter, depth: int) -> None:
+        for line in ("oi_await();", guard.value):
+            writer.line(depth, line)
+
     def unfailed(_one: Unfailed, writer: KernelWriter, depth: int) -> None:
-        if is_guarded:
+        if guard is not LaunchGuard.NONE:
             writer.line(depth, "if (is_stopped) return;")
 
-    own: dict[type[Statement], PrintStatement] = {**GLSL_THREADS.statements(), Unfailed: unfailed}
+    own: dict[type[Statement], PrintStatement] = {**GLSL_THREADS.statements(), Ready: ready, Unfailed: unfailed}
     prepared = partial(_prepared, has_inverses=has_inverses, is_flushing=is_flushing)
     return Templates(prepared, loops=GLSL_THREADS.loops(), statements=own)
 
 
 def launch_code(launch: Launch, name: str, numerics: Numerics) -> LaunchCode:
     """A launch as a function of this name, for a device that rounds so."""
-    is_late = any(isinstance(one, Unfailed) for one in walk(launch.kernel.body))
-    late = LaunchGuard.LATE if is_late else LaunchGuard.FIRST
-    dialect = glsl(numerics, late if launch.is_guarded else LaunchGuard.NONE)
+    late = LaunchGuard.LATE if has_statement(launch.kernel, Unfailed) else LaunchGuard.FIRST
+    guard = late if launch.is_guarded else LaunchGuard.NONE
+    dialect = glsl(numerics, guard, is_early=has_statement(launch.kernel, Ready))
     is_flushing = numerics.subnormals == "flushed"
-    templates = _templates(
-        has_inverses=has_near_quotients(numerics), is_flushing=is_flushing, is_guarded=launch.is_guarded
-    )
+    templates = _templates(has_inverses=has_near_quotients(numerics), is_flushing=is_flushing, guard=guard)
     code = statements.printed(_with_shared_names(launch.kernel, name), name, dialect, templates)
     return LaunchCode(name, code, arguments_of(launch.kernel, code, is_guarded=launch.is_guarded))
+
+
+def has_statement(kernel: Kernel, kind: type[Statement]) -> bool:
+    """Whether a launch has such a statement somewhere."""
+    return any(isinstance(one, kind) for one in walk(kernel.body))
 
 
 def printed_launch(kernel: Kernel, name: str, _parts: int, *, numerics: Numerics) -> Printed:
@@ -126,21 +144,26 @@ def group_line(group: int) -> str:
     return f"layout(local_size_x = {group}) in;\n"
 
 
-def head(numerics: Numerics) -> str:
-    """What every shader has behind its first line: the extensions, memory and arguments."""
-    lines = [f"#extension {one} : require" for one in _EXTENSIONS]
+def head(numerics: Numerics, *, is_shared: bool = False) -> str:
+    """What every shader has behind its first line: the extensions, memory and arguments.
+
+    Where others write memory while a launch runs, the memory model of Vulkan has words for that.
+    """
+    lines = [*_SHARED] * is_shared
+    lines += [f"#extension {one} : require" for one in _EXTENSIONS]
     lines += [_PRESERVE, *([_DENORMAL] if numerics.subnormals == "when_asked" else ())]
-    lines += _memory_types()
+    lines += _memory_types("OI_SHARED " * is_shared)
     block = "layout(buffer_reference, std430, buffer_reference_align = 8) buffer oi_argument_block { uvec2 at[]; };"
     lines += [block, f"layout(push_constant) uniform oi_arguments {{ uvec2 at[{PUSHED}]; }} arguments;"]
     return "\n".join([*lines, ""])
 
 
-def _memory_types() -> Iterable[str]:
+def _memory_types(how: str) -> Iterable[str]:
     found = {memory_type(one): STORED[one.name] for one in DTYPES.values()}
     for name, kind in found.items():
         align = 4 if name == WORDS else {"float": 4, "double": 8}.get(kind) or int(kind.strip("uint_")) // 8
         qualifiers = f"buffer_reference, std430, buffer_reference_align = {align}"
-        yield f"layout({qualifiers}) buffer {name} {{ {kind} v[]; }};"
+        yield f"layout({qualifiers}) {how}buffer {name} {{ {kind} v[]; }};"
     for name, kind, align in WIDE_TYPES:
-        yield f"layout(buffer_reference, std430, buffer_reference_align = {align}) buffer {name} {{ {kind} v[]; }};"
+        qualifiers = f"buffer_reference, std430, buffer_reference_align = {align}"
+        yield f"layout({qualifiers}) {how}buffer {name} {{ {kind} v[]; }};"

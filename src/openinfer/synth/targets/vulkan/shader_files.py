@@ -3,22 +3,64 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from openinfer.loops.ir import Ready
 from openinfer.synth.targets.cstyle.fold import folded
 from openinfer.synth.targets.cstyle.kernel_docs import kernel_doc
 from openinfer.synth.targets.cstyle.library import KernelLibrary, UsedKernel
 from openinfer.synth.targets.cstyle.support import Need
 from openinfer.synth.targets.facts import Numerics
 from openinfer.synth.targets.simt.launches import group_of
-from openinfer.synth.targets.vulkan.shader import VERSION_LINE, group_line, head, support_texts
+from openinfer.synth.targets.vulkan.shader import COUNTED, VERSION_LINE, group_line, has_statement, head, support_texts
 
 SUPPORT_FILE = "shaders/support.glsl"
-_SHARED = f'{VERSION_LINE}\n#extension GL_GOOGLE_include_directive : require\n#include "support.glsl"\n'
+_INCLUDES = f"{VERSION_LINE}\n#extension GL_GOOGLE_include_directive : require\n"
+_SUPPORT = '#include "support.glsl"\n'
 _GIVEN = """
 uvec2 oi_given(uint i)
 {
     if (arguments.at[15] != uvec2(0)) return oi_argument_block(arguments.at[15]).at[i];
     return arguments.at[i];
 }
+"""
+_AWAIT = """
+#ifdef OI_COUNTED
+/* Where the status is, and the number of this launch, beside how many groups of others it waits for: its lower 31 bits.
+   With the last one, its own groups are counted. */
+uvec2 oi_status, oi_own;
+
+#define OI_ALL_MEMORY (gl_StorageSemanticsBuffer | gl_StorageSemanticsShared)
+
+/* The threads of a group meet, and see what the others have written, wherever that is. */
+void oi_meet()
+{
+    controlBarrier(gl_ScopeWorkgroup, gl_ScopeWorkgroup, OI_ALL_MEMORY,
+            gl_SemanticsAcquireRelease | gl_SemanticsMakeAvailable | gl_SemanticsMakeVisible);
+}
+
+/* Waits until as many groups have ended as launches before this one have, and sees what they have written. */
+void oi_await()
+{
+    const uint count = oi_own.y & 0x7fffffffu;
+    if (count == 0u) return;
+    if (gl_LocalInvocationIndex == 0u) {
+        while (atomicLoad(oi_words(oi_status).v[8], gl_ScopeDevice, gl_StorageSemanticsBuffer, gl_SemanticsRelaxed)
+                < count) {}
+        memoryBarrier(gl_ScopeDevice, gl_StorageSemanticsBuffer, gl_SemanticsAcquire | gl_SemanticsMakeVisible);
+    }
+    oi_meet();
+}
+
+/* This group has ended: whoever waits for it sees what it has written. */
+void oi_ended()
+{
+    if ((oi_own.y & 0x80000000u) == 0u) return;
+    oi_meet();
+    if (gl_LocalInvocationIndex == 0u) {
+        memoryBarrier(gl_ScopeDevice, gl_StorageSemanticsBuffer, gl_SemanticsRelease | gl_SemanticsMakeAvailable);
+        atomicAdd(oi_words(oi_status).v[8], 1u, gl_ScopeDevice, gl_StorageSemanticsBuffer, gl_SemanticsRelaxed);
+    }
+}
+#endif
 """
 _COPY = """
 /* Copies bytes, by words: the last one may share its word with others, which stay. */
@@ -94,8 +136,26 @@ void main()
     }
 }
 """
+_COUNTED_COPY = (
+    _COPY.replace("void main()", "void oi_work()")
+    + """
+void main()
+{
+    oi_status = oi_given(3);
+    oi_own = oi_given(4);
+    oi_await();
+    oi_work();
+    oi_ended();
+}
+"""
+)
 _FIXED = {"copy": _COPY, "cells": _CELLS}
 """The shaders that every project has, in the order of their numbers."""
+
+
+def _counts(used: UsedKernel) -> bool:
+    """Whether groups of a launch wait for those before, and are counted when they end."""
+    return has_statement(used.kernel, Ready)
 
 
 @dataclass(frozen=True)
@@ -118,6 +178,12 @@ class ShaderFiles:
             found[f"shaders/{used.name.removeprefix(f'{self.name}_')}.comp"] = used.name
         return found
 
+    @property
+    def _counted(self) -> set[str]:
+        """The launches whose groups wait and are counted; where there are some, copies are between them."""
+        found = {one.name for one in self.kernels.used.values() if _counts(one)}
+        return found | {f"{self.name}_copy"} if found else found
+
     def files(self, banner: str) -> dict[str, str]:
         """The shaders, and what all of them include."""
         used = {one.name: one for one in self.kernels.used.values()}
@@ -125,17 +191,24 @@ class ShaderFiles:
         fixed = {f"{self.name}_{one}": begin + text for one, text in _FIXED.items()}
         texts = {path: fixed.get(name) or self._shader(used[name]) for path, name in self.names.items()}
         needs: set[Need] = {need for one in used.values() for need in one.code.needs}
-        shared = "\n".join([head(self.numerics), *support_texts(needs, self.numerics)])
-        found = {path: f"{_SHARED}\n{banner}{text}" for path, text in texts.items()}
+        counted = self._counted
+        if counted:
+            texts["shaders/copy.comp"] = begin + _COUNTED_COPY
+        known = head(self.numerics, is_shared=bool(counted))
+        shared = "\n".join([known, *[_AWAIT] * bool(counted), *support_texts(needs, self.numerics)])
+        begins = {path: f"#define {COUNTED}\n" * (name in counted) for path, name in self.names.items()}
+        found = {path: f"{_INCLUDES}{begins[path]}{_SUPPORT}\n{banner}{text}" for path, text in texts.items()}
         return {**found, SUPPORT_FILE: f"{banner}\n{shared}"}
 
     def _shader(self, used: UsedKernel) -> str:
-        text = f"{kernel_doc(used, self.title)}{used.code.text}\nvoid main()\n{{\n    {used.name}();\n}}\n"
+        calls = "".join(f"    {one}();\n" for one in (used.name, *["oi_ended"] * _counts(used)))
+        text = f"{kernel_doc(used, self.title)}{used.code.text}\nvoid main()\n{{\n{calls}}}\n"
         return f"\n{group_line(group_of(used.kernel, self.group))}\n{folded(text)}"
 
     def table(self) -> str:
         """The source that has all shaders, once they are compiled."""
         headers = [f'#include "{name}.h"' for name in self.names.values()]
-        rows = [f"    {{ {name}, sizeof {name} }}," for name in self.names.values()]
+        flags = {name: "true" if name in self._counted else "false" for name in self.names.values()}
+        rows = [f"    {{ {name}, sizeof {name}, {flag} }}," for name, flag in flags.items()]
         lines = ['#include "device.h"', "", *headers, "", f"const oi_kernel {self.name}_kernels[] = {{", *rows, "};"]
         return "\n" + "\n".join(lines) + "\n"

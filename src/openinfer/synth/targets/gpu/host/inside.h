@@ -56,6 +56,7 @@ enum {
     RANGES = 4096,     /* pieces of memory that the launches of one submission work on */
     KEPT = 32,         /* recordings */
     CLOCKED = 4096,    /* launches of a submission that are timed */
+    COUNTED = 1024,    /* the most groups of a launch that each say when they have ended */
 };
 
 /* A launch. Its values are the groups (as an indirect dispatch has them: two words), then the arguments. */
@@ -64,6 +65,7 @@ typedef struct {
     size_t at;     /* the place of its values */
     bool waits;    /* for all launches before it */
     bool is_given; /* groups and arguments are read from the block: they have not been the same every time */
+    bool awaits;   /* it begins at once, and its groups wait by themselves */
 } oi_call;
 
 typedef struct {
@@ -145,6 +147,9 @@ void oi_answered(oi_queue *queue, bool has_failed);
 /* What an instance needs to have its kernels run. */
 oi_problem oi_tools_new(oi_queue *queue, const oi_given *given);
 void oi_tools_free(oi_queue *queue);
+
+/* Whether groups of a kernel wait for others by themselves, and are counted when they end. */
+bool oi_counts(const oi_queue *queue, int32_t kernel);
 
 /* Launches become commands; commands run, and have ended. Whether that went well. */
 bool oi_commands_made(oi_queue *queue, oi_recording *recording);

@@ -207,7 +207,7 @@ void oi_launch(oi_queue *q, int32_t kernel, int64_t groups, int32_t failure, int
     to[2 + count] = q->status;
     to[3 + count] = q->can_fail && failure >= -1 ? (uint64_t)all->count + 1 : 0; /* with 0, there is nothing to look at */
     const bool waits = is_ordered(q, count, given);
-    all->calls[all->count++] = (oi_call){ kernel, failure, q->place, total, all->used, waits, total >= PUSHED };
+    all->calls[all->count++] = (oi_call){ kernel, failure, q->place, total, all->used, waits, total >= PUSHED, false };
     all->used += (size_t)total + 2;
     q->handed_over = NULL;
     q->is_checking = q->is_checking || failure >= 0;
@@ -232,7 +232,8 @@ static oi_likeness likeness(const oi_calls *one, const oi_calls *wanted)
     if (one->count != wanted->count || one->used != wanted->used) return OTHER;
     for (int32_t i = 0; i < one->count; ++i) {
         const oi_call *const call = &one->calls[i], *const other = &wanted->calls[i];
-        if (call->kernel != other->kernel || call->count != other->count || call->waits != other->waits) return OTHER;
+        if (call->kernel != other->kernel || call->count != other->count) return OTHER;
+        if (call->waits != other->waits || call->awaits != other->awaits) return OTHER;
         if (!call->is_given && !is_same(one, wanted, i)) found = ALIKE;
     }
     return found;
@@ -262,6 +263,38 @@ static oi_recording *recording_of(oi_queue *q)
     return is_whole ? best : NULL;
 }
 
+/* Whether a launch, and all behind it up to the next that waits, can wait by themselves. */
+static bool can_await(const oi_queue *q, int32_t first)
+{
+    bool found = true;
+    for (int32_t i = first; i < q->wanted.count && found && (i == first || !q->wanted.calls[i].waits); ++i)
+        found = oi_counts(q, q->wanted.calls[i].kernel);
+    return found;
+}
+
+/* Where launches wait by themselves, each knows how many groups have ended when all launches have that it waits for: in
+   the upper half of its number, whose first bit says that its own are counted, too. Of many groups, that would take
+   longer than a barrier. */
+static void count_groups(oi_queue *q)
+{
+    uint32_t groups = 0, awaited = 0;
+    bool is_counted = true; /* all groups since the last barrier */
+    for (int32_t i = 0; i < q->wanted.count; ++i) {
+        oi_call *const call = &q->wanted.calls[i];
+        uint64_t *const values = q->wanted.values + call->at;
+        const uint32_t own = (uint32_t)values[0];
+        const bool counts = own <= COUNTED && oi_counts(q, call->kernel);
+        if (call->waits) {
+            call->awaits = is_counted && !q->is_timed && can_await(q, i);
+            awaited = call->awaits ? groups : 0;
+            is_counted = true;
+        }
+        is_counted = is_counted && counts;
+        groups += counts ? own : 0;
+        values[call->count + 1] |= (uint64_t)(awaited | (uint32_t)counts << 31) << 32;
+    }
+}
+
 static bool has_run(oi_queue *q)
 {
     oi_recording *const r = recording_of(q);
@@ -279,6 +312,7 @@ int32_t oi_settle(oi_queue *q)
         q->is_settling = true;
         oi_ask_again(q);
         q->is_settling = false;
+        count_groups(q);
         if (!oi_is_own(q->device)) oi_lose(q, OI_FORKED);
         else if (!has_run(q)) oi_lose(q, OI_LOST);
         const uint32_t number = !q->is_lost && q->can_fail ? oi_first_failed(q) : 0;

@@ -33,6 +33,7 @@ typedef struct {
     VkCommandPool pool;
     VkFence fence;
     VkQueryPool clock;
+    const oi_kernel *kernels;
 } oi_tools;
 
 enum { PUSHED = 16 }; /* words of 64 bits that the push constants of every device hold */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 enum { POLLS = 1 << 15 }; /* how often is looked whether a submission has ended, before the thread sleeps */
+enum { ENDED = 32 }; /* where in the block groups are counted that have ended */
 static const uint32_t NO_FAILURE = UINT32_MAX;
 
 /* --- instances ---------------------------------------------------------------------------------------------------- */
@@ -53,6 +54,7 @@ oi_problem oi_tools_new(oi_queue *q, const oi_given *given)
     const oi_problem problem = create_pipelines(q, given);
     memcpy(q->block->here, &NO_FAILURE, sizeof NO_FAILURE);
     q->status = q->block->address;
+    q->tools.kernels = given->kernels;
     return problem == OI_GOOD ? create_commands(q) : problem;
 }
 
@@ -70,6 +72,8 @@ void oi_tools_free(oi_queue *q)
     free(q->tools.modules);
     free(q->tools.pipelines);
 }
+
+bool oi_counts(const oi_queue *q, int32_t kernel) { return q->tools.kernels[kernel].counts; }
 
 uint32_t oi_first_failed(oi_queue *q)
 {
@@ -94,7 +98,7 @@ static void launch_recorded(const oi_queue *q, const oi_recording *r, int32_t i)
     uint64_t pushed[PUSHED] = { 0 };
     if (call->is_given) pushed[PUSHED - 1] = q->block->address + place + 16;
     else memcpy(pushed, values + 2, (size_t)call->count * 8);
-    if (call->waits)
+    if (call->waits && !call->awaits)
         vkCmdPipelineBarrier(r->commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, 0,
             1, &barrier, 0, NULL, 0, NULL);
     vkCmdBindPipeline(r->commands, VK_PIPELINE_BIND_POINT_COMPUTE, q->tools.pipelines[call->kernel]);
@@ -145,9 +149,11 @@ static bool has_ended(const oi_queue *q)
 
 bool oi_commands_run(oi_queue *q, oi_recording *r)
 {
+    static const uint32_t none = 0;
     const VkSubmitInfo submit = { .sType = VK_STRUCTURE_TYPE_SUBMIT_INFO,
         .commandBufferCount = 1, .pCommandBuffers = &r->commands };
     give(q, r);
+    memcpy(q->block->here + ENDED, &none, sizeof none);
     pthread_mutex_lock(&q->device->lock);
     const VkResult submitted = vkQueueSubmit(q->device->queue, 1, &submit, q->tools.fence);
     pthread_mutex_unlock(&q->device->lock);

@@ -13,7 +13,7 @@ static const uint64_t MAGIC = UINT64_C(0x4f49564b4d454d31);
 
 /* What a shader may use, by the capability of SPIR-V. */
 typedef struct {
-    VkBool32 float64, int64, int16, int8, bytes, halves, address;
+    VkBool32 float64, int64, int16, int8, bytes, halves, address, model;
     uint32_t lanes; /* threads that exchange values; 0 if they do not */
 } oi_features;
 
@@ -26,7 +26,7 @@ static void features_of(VkPhysicalDevice physical, oi_features *found)
     vkGetPhysicalDeviceFeatures2(physical, &all);
     *found = (oi_features){ all.features.shaderFloat64, all.features.shaderInt64, all.features.shaderInt16,
         second.shaderInt8, second.storageBuffer8BitAccess, first.storageBuffer16BitAccess,
-        second.bufferDeviceAddress, 0 };
+        second.bufferDeviceAddress, second.vulkanMemoryModel && second.vulkanMemoryModelDeviceScope, 0 };
     VkPhysicalDeviceSubgroupProperties lanes = { .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES };
     VkPhysicalDeviceProperties2 about = { .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, .pNext = &lanes };
     vkGetPhysicalDeviceProperties2(physical, &about);
@@ -50,6 +50,7 @@ static bool has_all(const oi_features *has, const oi_given *given)
             case 65: found = found && has->lanes >= given->lanes; break;
             case 4448: found = found && has->bytes; break;
             case 4433: found = found && has->halves; break;
+            case 5345: case 5346: found = found && has->model; break;
             default: break;
             }
         }
@@ -107,7 +108,8 @@ static oi_problem create_device(oi_device *own)
     const VkDeviceQueueCreateInfo queues = { .sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
         .queueFamilyIndex = own->family, .queueCount = 1, .pQueuePriorities = &priority };
     VkPhysicalDeviceVulkan12Features second = { .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
-        .bufferDeviceAddress = 1, .storageBuffer8BitAccess = has.bytes, .shaderInt8 = has.int8 };
+        .bufferDeviceAddress = 1, .storageBuffer8BitAccess = has.bytes, .shaderInt8 = has.int8,
+        .vulkanMemoryModel = has.model, .vulkanMemoryModelDeviceScope = has.model };
     VkPhysicalDeviceVulkan11Features first = { .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES,
         .pNext = &second, .storageBuffer16BitAccess = has.halves };
     const VkPhysicalDeviceFeatures2 features = { .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, .pNext = &first,
