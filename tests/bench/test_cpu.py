@@ -210,6 +210,11 @@ def test_models_are_the_same_in_onnx_and_as_modules_of_it(build: Callable[[], Mo
     assert 0 < model.read_bytes <= sum(value.nbytes for value in model.tensors.values())
 
 
+def by_ort(least: float) -> float:
+    """The least cosine of ONNX Runtime: without VNNI it adds pairs of products of bytes in 16 bits, which saturate."""
+    return least if has_dot() else min(least, 0.99)
+
+
 @pytest.mark.parametrize(("build", "least"), [(decoder_int8, 0.999), (decoder_int4, 0.97)])
 def test_decoders_with_small_weights_are_near_the_original(
     build: Callable[[Shape], Model], least: float, tmp_path: Path
@@ -219,9 +224,7 @@ def test_decoders_with_small_weights_are_near_the_original(
     wanted = simulated(model.original, model.original.saved(tmp_path))
     found = simulated(model, model.saved(tmp_path))
     assert least < cosine(found, wanted) < 1 - 1e-6
-    # Without VNNI, ONNX Runtime adds pairs of products of bytes in 16 bits, which saturate.
-    peer = least if has_dot() else min(least, 0.99)
-    assert peer < cosine(ort(model.onnx(), 1).run(None, model.given)[0], wanted)
+    assert by_ort(least) < cosine(ort(model.onnx(), 1).run(None, model.given)[0], wanted)
     assert model.read_bytes < model.original.read_bytes / 2
 
 
@@ -238,7 +241,7 @@ def test_models_in_integers_are_near_the_original(
     assert model.original is not None
     wanted = simulated(model.original, model.original.saved(tmp_path))
     assert 0.999 < cosine(simulated(model, model.saved(tmp_path)), wanted) < 1 - 1e-6
-    assert cosine(ort(model.onnx(), 1).run(None, model.given)[0], wanted) > 0.999
+    assert cosine(ort(model.onnx(), 1).run(None, model.given)[0], wanted) > by_ort(0.999)
     assert model.read_bytes < model.original.read_bytes / 2
 
 
