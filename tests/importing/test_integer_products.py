@@ -115,7 +115,7 @@ def test_codes_less_a_zero_point_that_need_nine_bits_are_still_products_of_eight
         {"y": ("i32", None)},
         {"w": codes, "w_point": (np.array(point) + low).astype(weights)},
     )
-    found = require_agreement(made, tmp_path, {"x": normal(2, 3, 12)}, 0)
+    found = require_agreement(made, tmp_path, {"x": normal(2, 3, 12)}, 0, is_precise=True)
     assert "acc=[i32]" in found
     assert ": i8[12, 5]" in found
 

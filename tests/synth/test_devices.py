@@ -6,7 +6,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from openinfer import Device, DeviceArch, DeviceError, DeviceSpec
@@ -240,6 +240,7 @@ SECTIONS = ("device", "limits", "features", "numerics", "matrix", "memory", "pre
 KEYS = sorted({key for section in device_schema()["$defs"].values() for key in section["properties"]})
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])  # as it is beside other tests
 @given(st.dictionaries(st.sampled_from(SECTIONS), st.dictionaries(st.sampled_from(KEYS), JSON, max_size=4) | JSON))
 def test_any_document_loads_or_is_refused_with_places(sections: dict[str, Any]) -> None:
     document = {**CPU, **sections}

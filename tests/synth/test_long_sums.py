@@ -212,10 +212,11 @@ def test_products_of_very_many_terms_are_added_up_in_blocks_on_devices_too() -> 
     call = graph("dynamic { a: f32[64, 20000]; b: f32[20000, 64]; } block entry { y = op matmul(a, b); return y; }")
     plan = Synthesizer("lavapipe").synthesize(None, call)
     kernels = [one.schedule for one in plan.placed.program.steps() if isinstance(one, KernelStep)]
-    (launch,) = [launch for one in kernels if isinstance(one, Launches) for launch in one.launches]
+    launch, *joined = [launch for one in kernels if isinstance(one, Launches) for launch in one.launches]
     assert launch.form.startswith("blocks")
+    assert len(joined) <= 1  # where there are fewer blocks than units, sums are in parts, which a second launch adds up
     assert blocked(launch.kernel.body, 8192) == launch.kernel.body
-    assert sum(isinstance(one, Local) for one in walk(launch.kernel.body)) >= 32
+    assert sum(isinstance(one, Local) for one in walk(launch.kernel.body)) >= (16 if joined else 32)
 
 
 def test_windows_of_more_elements_than_a_driver_counts_are_refused() -> None:

@@ -49,7 +49,8 @@ class RayPipeline:
         self.stages = StageFolder.load(folder)
         actor: Any = ray.remote(StageActor)
         self._actors = [
-            actor.options(num_cpus=threads).remote(stage, needed, device, threads)
+            # Without a number of cores, which an actor would keep: there may be more stages than the cluster has cores.
+            actor.remote(stage, needed, device, threads)
             for stage, needed in zip(self.stages.stages, needed_behind(self.stages), strict=True)
         ]
 
