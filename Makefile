@@ -75,13 +75,13 @@ test-devices: test-c test-aarch64 test-cortex-m
 
 SUITE := $(BIN)/python -m tests.synth.suite
 CASES ?= 4
-# The devices that this machine runs: with gcc, then fewer cases with clang, without optimization, and under sanitizers;
-# then as programs on several threads, which must give the bits of one.
+# The devices that this machine runs: with gcc, then fewer cases with clang, without optimization, and under sanitizers,
+# what their code has in common once; then as programs on several threads, which must give the bits of one.
 test-c: $(VENV)/.dev tools
 	$(SUITE) --device host --cases $(CASES) --record
 	$(SUITE) --device host --cc clang --cases 1
-	$(SUITE) --device host --cc gcc clang --level 0 --cases 1
-	$(SUITE) --device host --cc gcc clang --level 1 --sanitize --cases 1
+	$(SUITE) --device host --together --cc gcc clang --level 0 --cases 1
+	$(SUITE) --device host --together --cc gcc clang --level 1 --sanitize --cases 1
 	$(SUITE) --device host --level 1 --cases 1 --threads 2 3 4
 	OPENINFER_TEST_CHECKS=all OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 tests/synth tests/importing tests/differential/test_found.py
 
@@ -185,7 +185,7 @@ test-cortex-m: $(VENV)/.dev
 	@$(call installed,arm-none-eabi-gcc,gcc-arm-none-eabi libnewlib-arm-none-eabi)
 	$(BIN)/pytest -n 2 -rA tests/synth/cortex_m.py
 	$(SUITE) --device cortex-m4 --level 2 --cases 1 --board build/board
-	$(SUITE) --device host --address-bits 32 --level 1 --sanitize --cases 1
+	$(SUITE) --device host --together --address-bits 32 --level 1 --sanitize --cases 1
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format

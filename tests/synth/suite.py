@@ -29,7 +29,7 @@ from openinfer.dtypes import DTYPES
 from openinfer.ops import OPS
 from openinfer.synth.devices.description import DeviceArch
 from openinfer.synth.targets.c import bare_metal
-from openinfer.synth.targets.cpu.machine import CORTEX_M, PRESETS, CpuMachine, runnable
+from openinfer.synth.targets.cpu.machine import CORTEX_M, GENERIC, PRESETS, CpuMachine, runnable
 
 RECORD = Path(__file__).resolve().parents[2] / "docs" / "tested_ops.json"
 BATCH = 160
@@ -61,6 +61,8 @@ class Run:
     most: int | None
     others: tuple[CpuMachine, ...] = ()
     """Devices whose code is in the same programs."""
+    known: tuple[CpuMachine, ...] = ()
+    """Devices with a run of their own. Code that equals theirs is here in two cases of each op and dtype, no more."""
     threads: tuple[int, ...] = ()
     """Numbers of threads that must give the bits of one; none: kernels are called by themselves."""
     dtypes: frozenset[str] = frozenset()
@@ -105,8 +107,10 @@ def work(run: Run, name: str, dtypes: Sequence[str]) -> Verdict:
     record, verdict = OPS[name], Verdict()
     cases: list[tuple[str, Prepared]] = []
     for dtype in dtypes:
-        for case in chosen(name, DTYPES[dtype], run.targets, run.most):
-            cases += [(dtype, made) for made in variants(record, case, len(cases), run.targets)]
+        picked = chosen(name, DTYPES[dtype], run.targets, run.most)
+        for place, case in enumerate(picked):
+            known = () if place in (0, len(picked) - 1) else run.known
+            cases += [(dtype, made) for made in variants(record, case, len(cases), run.targets, known)]
     with TemporaryDirectory(prefix="suite-") as folder:
         try:
             outcomes = run_cases([one for _, one in cases], run.toolchain, Path(folder))
@@ -219,8 +223,13 @@ def _device_text(facts: dict[str, Any]) -> str:
 def runs_of(options: argparse.Namespace) -> Iterator[Run]:
     """Every device with every compiler at every level that was asked for."""
     devices = [target.isa for target in runnable()] if options.device == ["host"] else options.device
+    others: tuple[CpuMachine, ...] = ()
+    if options.together:
+        others = tuple(replace(DEVICES[device], index_bits=options.address_bits) for device in devices[:-1])
+        devices = devices[-1:]
     for device, cc, level in product(devices, options.cc, options.level):
         target = replace(DEVICES[device], index_bits=32 if device == "cortex-m4" else options.address_bits)
+        known = (replace(GENERIC, index_bits=target.index_bits),) if device != GENERIC.isa and options.cases else ()
         if options.portable:
             target = replace(target, isa=f"portable-{device}", dot=True)
         # What an instruction would take, its replacement may have no use for.
@@ -236,7 +245,7 @@ def runs_of(options: argparse.Namespace) -> Iterator[Run]:
         if not toolchain.is_here():
             sys.exit(f"this machine has no {' or no '.join([toolchain.cc, *toolchain.runner])}")
         most, threads = None if options.cases == 0 else options.cases, tuple(options.threads)
-        yield Run(target, toolchain, most, threads=threads, dtypes=frozenset(options.dtypes))
+        yield Run(target, toolchain, most, others, known, threads, frozenset(options.dtypes))
 
 
 def on_board(flags: tuple[str, ...], folder: Path) -> Toolchain:
@@ -264,6 +273,9 @@ def parsed() -> argparse.Namespace:
     parser.add_argument(
         "--portable", action="store_true", help="a device's schedules without its instructions: runs everywhere"
     )
+    parser.add_argument(
+        "--together", action="store_true", help="the code of all devices in programs for the last, what is equal once"
+    )
     parser.add_argument("--address-bits", type=int, choices=[32, 64], default=64, help="the width of positions")
     parser.add_argument("--cases", type=int, default=4, help="of each op and dtype; half as many stretched; 0: all")
     parser.add_argument(
@@ -282,7 +294,8 @@ def main() -> int:
         start = perf_counter()
         verdict = verdict_of(run, options.ops or sorted({record.name for record in OPS.values()}), options.workers)
         width = f"{run.target.index_bits}-bit positions with"
-        how = " ".join([run.target.isa, width, *run.toolchain.runner, run.toolchain.cc, *run.toolchain.flags])
+        devices = "+".join(target.isa for target in (*run.others, run.target))
+        how = " ".join([devices, width, *run.toolchain.runner, run.toolchain.cc, *run.toolchain.flags])
         right, pairs = sum(verdict.passed.values()), len(verdict.passed)
         print(f"{how}: {right} cases of {pairs} ops and dtypes are right, ", end="")
         print(f"{len(verdict.failures)} wrong ({perf_counter() - start:.0f} s)", flush=True)
@@ -293,7 +306,9 @@ def main() -> int:
                 flush=True,
             )
         wrong += len(verdict.failures)
-        is_usual = options.address_bits == 64 and not (options.portable or options.threads or options.dtypes)
+        is_usual = options.address_bits == 64 and not any(
+            (options.portable, options.threads, options.dtypes, options.together)
+        )
         if options.record and not verdict.failures and not options.ops and is_usual:
             recorded(RECORD, device_of(run), verdict)
     return bool(wrong)

@@ -105,23 +105,29 @@ def _is_good(record: OpRecord, one: Case) -> bool:
 
 
 def chosen(name: str, dtype: DType, targets: Sequence[CpuMachine], most: int | None) -> list[Case]:
-    """The cases of an op for one dtype on targets: so many of its own (None: all), half as many stretched ones."""
+    """The cases of an op for one dtype on targets: so many of its own (None: all), half as many stretched ones.
+
+    A stretched one is last, and one of its own is first.
+    """
     own = list(cases_of(name, dtype))
     picked = list(cases_of(name, dtype, most))
     sizes = sorted({size for target in targets for size in sizes_around(target)})
     return [*picked, *stretched(OPS[name], own, sizes, 4 if most is None else -(-most // 2))]
 
 
-def variants(record: OpRecord, one: Case, number: int, targets: Sequence[CpuMachine]) -> Iterator[Prepared]:
-    """A case as the targets compute it, each way once, whichever targets have it."""
+def variants(
+    record: OpRecord, one: Case, number: int, targets: Sequence[CpuMachine], known: Sequence[CpuMachine] = ()
+) -> Iterator[Prepared]:
+    """A case as the targets compute it, each way once, whichever targets have it; not as known ones compute it."""
     call = call_of(record, one)
     kernel = plain(kernel_of(record, call, one.dtypes))
-    ways: list[tuple[_Way, int]] = []
+    there = [(way, target.index_bits) for target in known for way in _ways(kernel, one, target)]
+    start = len(there)
     for target in targets:
         for way in _ways(kernel, one, target):
-            if (way, target.index_bits) not in ways:
-                ways.append((way, target.index_bits))
-    for place, (way, bits) in enumerate(ways):
+            if (way, target.index_bits) not in there:
+                there.append((way, target.index_bits))
+    for place, (way, bits) in enumerate(there[start:]):
         yield _prepared(record, one, call, number + place, way, bits)
 
 
