@@ -294,6 +294,13 @@ class _Picture:
 
 
 def _short(text: str, room: int) -> str:
+    """A label in so many letters: what it is called in the graph, in parentheses, stays longest.
+
+    >>> [_short("t24 (h10)", room) for room in (9, 8, 2)]
+    ['t24 (h10)', 'h10', 'h~']
+    """
+    if len(text) > room and text.endswith(")"):
+        text = text[text.index("(") + 1 : -1]
     return text if len(text) <= room else text[: room - 1] + "~"
 
 
