@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, Page
 from tests.studio.serving import DIGITS, DRAWN, TALK, Watched, browser, served, watched, workspace
 
 from openinfer.studio.export import exported
@@ -213,6 +213,34 @@ def test_traces_are_compared_and_their_difference_is_marked(digits: Watched, tmp
     page.click("button:text-is('Compare')")
     page.wait_for_selector(".differs >> text=conv2d")
     page.screenshot(path=SHOTS / "difference.png")
+
+
+def test_each_trace_has_the_width_of_the_page_unless_all_have_one_scale(digits: Watched) -> None:
+    """The simulator takes hundreds of times as long as a device: on its scale, events of the device are a line."""
+    page = digits.page
+    digits.see("timeline")
+    page.click("text=Run in the simulator")
+    digits.settled()
+    page.click("text=Run on the device")
+    page.wait_for_selector("text=one time scale")
+    assert len(picked_traces(page)) == 2
+    page.check("text=one time scale")
+    assert picked_traces(page) == {"simulator"}
+
+
+def picked_traces(page: Page) -> set[str]:
+    """The traces of the events that are in the right half of the lanes."""
+    lanes = page.locator("canvas.lanes")
+    box = lanes.bounding_box()
+    assert box is not None
+    found = set()
+    for y in range(0, int(box["height"]), 10):
+        for part in (0.55, 0.7, 0.85):
+            lanes.hover(position={"x": box["width"] * part, "y": y})
+            if lanes.get_attribute("title"):
+                lanes.click(position={"x": box["width"] * part, "y": y})
+                found.add(page.inner_text(".picked .quiet").split(" · ")[1])
+    return found
 
 
 def changed_trace() -> str:

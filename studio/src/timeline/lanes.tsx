@@ -8,6 +8,7 @@ import { duration } from "../values/format";
 
 const ROW = 22;
 const HEAD = 22;
+const AXIS = 18;
 const GAP = 14;
 const LEFT = 8;
 
@@ -39,21 +40,27 @@ function hue(name: string): number {
 
 interface Props {
   traces: TraceFacts[];
+  /** One time scale for all lanes; else each lane is as wide as the page. */
+  isShared: boolean;
   diverging: number | null;
   onPick: (event: TraceEventFacts, trace: string) => void;
 }
 
-export function Lanes({ traces, diverging, onPick }: Props) {
+export function Lanes({ traces, isShared, diverging, onPick }: Props) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const rows = traces.length ? lanesOf(traces) : [];
-  const height = rows.reduce((sum, lane) => sum + HEAD + lane.threads.length * ROW + GAP, 26);
+  const height = rows.reduce((sum, lane) => sum + heightOf(lane) + GAP, 4);
   useEffect(() => {
     const place = canvas.current as HTMLCanvasElement;
-    const painter = new LanePainter(place, rows, diverging, onPick);
+    const painter = new LanePainter(place, rows, isShared, diverging, onPick);
     return () => painter.dispose();
-  }, [traces, diverging]);
+  }, [traces, isShared, diverging]);
   void selectedNode.value;
   return <canvas class="lanes" ref={canvas} style={{ height: `${height}px` }} aria-label="traces" />;
+}
+
+function heightOf(lane: Lane): number {
+  return HEAD + AXIS + lane.threads.length * ROW;
 }
 
 interface Shown {
@@ -71,8 +78,8 @@ class LanePainter {
   private over: Shown | null = null;
 
   constructor(
-    private readonly canvas: HTMLCanvasElement, private readonly lanes: Lane[], private readonly diverging: number | null,
-    onPick: Props["onPick"],
+    private readonly canvas: HTMLCanvasElement, private readonly lanes: Lane[], private readonly isShared: boolean,
+    private readonly diverging: number | null, onPick: Props["onPick"],
   ) {
     const behaviour = zoom<HTMLCanvasElement, unknown>().scaleExtent([1, 20000])
       .on("zoom", (event: { transform: { k: number; x: number } }) => {
@@ -117,44 +124,50 @@ class LanePainter {
     const ink = style.getPropertyValue("--ink").trim();
     const faint = style.getPropertyValue("--faint").trim();
     this.shown = [];
+    const rule = style.getPropertyValue("--rule").trim();
     const longest = Math.max(1, ...this.lanes.map((one) => one.length));
-    this.axis(context, wide, longest, faint, style.getPropertyValue("--rule").trim());
-    let y = 26;
+    let y = 4;
     for (const lane of this.lanes) {
+      const length = this.isShared ? longest : lane.length;
       context.fillStyle = ink;
       context.font = "600 12px system-ui, sans-serif";
       context.fillText(lane.title, LEFT, y + 15);
       context.fillStyle = faint;
       context.font = "11px system-ui, sans-serif";
       context.fillText(duration(lane.length), LEFT + context.measureText(lane.title).width + 26, y + 15);
-      y += HEAD;
+      this.axis(context, wide, length, { top: y + HEAD, bottom: y + heightOf(lane), faint, rule });
+      const top = y + HEAD;
+      y = top + AXIS;
       for (const thread of lane.threads) {
-        for (const event of thread.events) this.event(context, event, lane.title, y, wide, longest, ink);
+        for (const event of thread.events) this.event(context, event, lane, { top, y, wide, length, ink });
         y += ROW;
       }
       y += GAP;
     }
   }
 
-  private axis(context: CanvasRenderingContext2D, wide: number, longest: number, faint: string, rule: string): void {
+  private axis(
+    context: CanvasRenderingContext2D, wide: number, length: number, at: { top: number; bottom: number; faint: string; rule: string },
+  ): void {
     const { k, x } = this.camera;
     context.font = "10.5px system-ui, sans-serif";
     for (let mark = 0; mark <= 8; mark++) {
-      const at = LEFT + ((wide - 2 * LEFT) * mark) / 8;
-      const time = ((at - LEFT - x) / k / (wide - 2 * LEFT)) * longest;
-      context.fillStyle = rule;
-      context.fillRect(at, 18, 1, this.canvas.clientHeight);
-      context.fillStyle = faint;
+      const place = LEFT + ((wide - 2 * LEFT) * mark) / 8;
+      const time = ((place - LEFT - x) / k / (wide - 2 * LEFT)) * length;
+      context.fillStyle = at.rule;
+      context.fillRect(place, at.top, 1, at.bottom - at.top);
+      context.fillStyle = at.faint;
       context.textAlign = mark === 8 ? "right" : "left";
-      context.fillText(duration(Math.round(time)), at + (mark === 8 ? -3 : 3), 13);
+      context.fillText(duration(Math.round(time)), place + (mark === 8 ? -3 : 3), at.top + 11);
     }
     context.textAlign = "left";
   }
 
   private event(
-    context: CanvasRenderingContext2D, event: TraceEventFacts, trace: string, y: number, wide: number, longest: number, ink: string,
+    context: CanvasRenderingContext2D, event: TraceEventFacts, lane: Lane,
+    { top, y, wide, length, ink }: { top: number; y: number; wide: number; length: number; ink: string },
   ): void {
-    const scale = ((wide - 2 * LEFT) / longest) * this.camera.k;
+    const scale = ((wide - 2 * LEFT) / length) * this.camera.k;
     const x = LEFT + event.start * scale + this.camera.x;
     const width = event.duration * scale;
     if (x > wide || x + width < 0) return;
@@ -170,9 +183,9 @@ class LanePainter {
     }
     if (isDiverging) {
       context.fillStyle = "#d1242f";
-      context.fillRect(x - 1, 18, 2, this.canvas.clientHeight);
+      context.fillRect(x - 1, top, 2, heightOf(lane) - HEAD);
     }
-    this.shown.push({ event, trace, x, y, width });
+    this.shown.push({ event, trace: lane.title, x, y, width });
     if (width < 26) return;
     context.fillStyle = isDark ? "#fff" : "#1c2330";
     context.font = "11px system-ui, sans-serif";

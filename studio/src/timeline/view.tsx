@@ -110,6 +110,7 @@ export function TimelineView() {
   const profile = useSignal<ProfileFacts | null>(null);
   const outcome = useSignal<ComparisonFacts | null>(null);
   const picked = useSignal<{ event: TraceEventFacts; trace: string } | null>(null);
+  const isShared = useSignal(false);
   const shown = traces.value;
   return (
     <div class="timeline-view">
@@ -124,8 +125,11 @@ export function TimelineView() {
           </div>
         )}
         {outcome.value && <Outcome facts={outcome.value} />}
+        {shown.length > 1 && (
+          <label class="quiet"><input type="checkbox" checked={isShared.value} onChange={(event) => (isShared.value = event.currentTarget.checked)} /> one time scale for all traces</label>
+        )}
         {shown.length > 0 && (
-          <Lanes traces={shown} diverging={outcome.value?.difference?.position ?? null} onPick={(event, trace) => (picked.value = { event, trace })} />
+          <Lanes traces={shown} isShared={isShared.value} diverging={outcome.value?.difference?.position ?? null} onPick={(event, trace) => (picked.value = { event, trace })} />
         )}
         {picked.value && <Picked {...picked.value} />}
         {profile.value && <section><h3>Roofline <small>{profile.value.device}</small></h3><Roofline facts={profile.value} /></section>}

@@ -14,16 +14,17 @@ export function bytes(count: number): string {
   return `${count} B`;
 }
 
+/** Three digits and the unit: the largest that leaves at least 1 in front of it. */
+function scaled(value: number, units: readonly (readonly [string, number])[]): string | null {
+  // 999.6 of one unit would be rounded to 1000, which three digits do not hold.
+  const found = units.find(([, size]) => value >= 0.9995 * size);
+  return found ? `${(value / found[1]).toPrecision(3)} ${found[0]}` : null;
+}
+
 export function duration(nanoseconds: number): string {
-  if (nanoseconds >= 1e9) return `${(nanoseconds / 1e9).toPrecision(3)} s`;
-  if (nanoseconds >= 1e6) return `${(nanoseconds / 1e6).toPrecision(3)} ms`;
-  if (nanoseconds >= 1e3) return `${(nanoseconds / 1e3).toPrecision(3)} µs`;
-  return `${Math.round(nanoseconds)} ns`;
+  return scaled(nanoseconds, [["s", 1e9], ["ms", 1e6], ["µs", 1e3]]) ?? `${Math.round(nanoseconds)} ns`;
 }
 
 export function operations(count: number): string {
-  for (const [unit, size] of [["T", 1e12], ["G", 1e9], ["M", 1e6], ["k", 1e3]] as const) {
-    if (count >= size) return `${(count / size).toPrecision(3)} ${unit}`;
-  }
-  return String(count);
+  return scaled(count, [["T", 1e12], ["G", 1e9], ["M", 1e6], ["k", 1e3]]) ?? String(count);
 }
