@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from tests.synth.both_ways import agree, planned
 from tests.synth.flags import USUAL
 
@@ -180,14 +181,19 @@ def test_rows_that_are_sorted_or_transformed_are_divided_each_part_with_its_own_
     assert all(np.array_equal(one, other) for one, other in zip(*found, strict=True))
 
 
-def test_parts_that_write_the_same_memory_stay_together() -> None:
-    """A padded copy: the first loop fills all of the result, the second writes over some of it."""
-    out, given = Buffer("out", F32, (8,)), Buffer("given", F32, (4,))
+@pytest.mark.parametrize("has_other_between", [False, True])
+def test_parts_that_write_the_same_memory_stay_together(has_other_between: bool) -> None:
+    """A padded copy: a loop fills all of the result, a later one writes over some of it."""
+    out, other, given = Buffer("out", F32, (8,)), Buffer("other", F32, (8,)), Buffer("given", F32, (4,))
     index = ScalarVar("i")
-    fill = For(index, Const(8, INDEX), (Store(out, (index,), Const(0.0, F32)),), LoopKind.PARALLEL)
+    fill, between = (
+        For(index, Const(8, INDEX), (Store(one, (index,), Const(0.0, F32)),), LoopKind.PARALLEL) for one in (out, other)
+    )
     copy = For(index, Const(4, INDEX), (Store(out, (index,), Load(given, (index,))),), LoopKind.PARALLEL)
-    values = [Value("given", F32, (4,)), Value("out", F32, (8,))]
-    step = KernelStep(Kernel("pad", (given,), (out,), (fill, copy)), (values[0],), (values[1],), 0)
+    body = (fill, between, copy) if has_other_between else (fill, copy)
+    outputs = (out, other) if has_other_between else (out,)
+    values = tuple(Value(one.name, F32, (8,)) for one in outputs)
+    step = KernelStep(Kernel("pad", (given,), outputs, body), (Value("given", F32, (4,)),), values, 0)
     assert split(step, lambda _: True) == [step]
 
 
