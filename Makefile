@@ -174,8 +174,8 @@ test-serve: tools $(SERVE)/.installed
 
 $(SERVE)/.installed: pyproject.toml
 	test -x $(SERVE)/bin/python || $(PYTHON) -m venv $(SERVE)
-	$(SERVE)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[serve,scale]' pytest hypothesis \
-		'tritonclient[http,grpc]' openai grpcio-tools jsonschema gguf opentelemetry-sdk pyyaml dockerfile-parse
+	$(SERVE)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[serve,scale,otel]' pytest hypothesis \
+		'tritonclient[http,grpc]' openai grpcio-tools jsonschema gguf pyyaml dockerfile-parse
 	$(SERVE)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps mlserver kserve kubernetes tokenizers==0.23.3
 	touch $@
 

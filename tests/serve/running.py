@@ -14,6 +14,7 @@ from openinfer.serve import Inference, ModelFiles, Repository, ServeOptions
 from openinfer.serve.models import Serving
 from openinfer.serve.options import RunOptions, SessionOptions
 from openinfer.serve.server import Server
+from openinfer.serve.telemetry import Telemetry
 from openinfer.serve.watching import EventLog, Metrics
 
 RUN = RunOptions(device="host", instances=2)
@@ -86,6 +87,7 @@ def running(
     run: RunOptions = RUN,
     sessions: SessionOptions = SESSIONS,
     options: ServeOptions = LISTENING,
+    telemetry: Telemetry | None = None,
 ) -> Iterator[Running]:
     """A server of one graph, called ``m``, or of a folder."""
     log = io.StringIO()
@@ -95,7 +97,7 @@ def running(
     else:
         repository = Repository.of_graph("m", source, own)
     options = replace(options, port=0, grpc_port=None if options.grpc_port is None else 0)
-    server = Server(Inference(repository, run.timeout), options, own.metrics, own.log)
+    server = Server(Inference(repository, run.timeout, telemetry), options, own.metrics, own.log)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     found = Running(server, log, repository)

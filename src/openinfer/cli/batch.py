@@ -37,7 +37,9 @@ KeepOptions = Annotated[
 WorkerCount = Annotated[
     int | None, typer.Option("--instances", min=1, max=4096, help="Parts at the same time; else one for each core.")
 ]
-PartRows = Annotated[int, typer.Option("--part-rows", min=1, help="The most rows of a part; row groups are joined up to it.")]
+PartRows = Annotated[
+    int, typer.Option("--part-rows", min=1, help="The most rows of a part; row groups are joined up to it.")
+]
 
 
 def batch(

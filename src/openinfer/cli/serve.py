@@ -13,7 +13,9 @@ from openinfer.cli.synth import DeviceOption
 from openinfer.errors import Code, Diagnostic, FileSpan, MissingExtraError, ServingError
 
 if TYPE_CHECKING:
-    from openinfer.serve.options import TlsFiles
+    from openinfer.serve.options import TelemetryOptions, TlsFiles
+    from openinfer.serve.telemetry import Telemetry
+    from openinfer.serve.watching import EventLog
 
 _TOKEN_VARIABLE = "OPENINFER_TOKEN"  # noqa: S105  (the name of a variable)
 
@@ -61,6 +63,13 @@ TlsKey = Annotated[str | None, typer.Option("--tls-key", metavar="FILE", help="I
 TlsClientCa = Annotated[
     str | None, typer.Option("--tls-client-ca", metavar="FILE", help="Clients need a certificate of this authority.")
 ]
+OtlpEndpoint = Annotated[
+    str | None,
+    typer.Option("--otlp-endpoint", metavar="URL", help="Send spans of OpenTelemetry there; else as OTEL_... say."),
+]
+NodeTraces = Annotated[
+    bool, typer.Option("--node-traces", help="Let requests ask for spans of nodes, at the cost of an instance.")
+]
 
 
 class LogLevel(StrEnum):
@@ -103,6 +112,8 @@ def serve(
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
     tls_client_ca: TlsClientCa = None,
+    otlp_endpoint: OtlpEndpoint = None,
+    node_traces: NodeTraces = False,
     log_level: LogOption = LogLevel.INFO,
 ) -> None:
     """Answer requests with a graph, by the Open Inference Protocol (V2) over HTTP and gRPC.
@@ -113,7 +124,7 @@ def serve(
     sizes = parsed_sizes(size)
     try:
         from openinfer.serve.models import ModelFiles, Serving
-        from openinfer.serve.options import RunOptions, ServeOptions, SessionOptions
+        from openinfer.serve.options import RunOptions, ServeOptions, SessionOptions, telemetry_options
         from openinfer.serve.repository import Repository
         from openinfer.serve.security import require_safe
         from openinfer.serve.server import Server
@@ -131,19 +142,34 @@ def serve(
         max_connections=max_connections,
     )
     require_safe(listening)
+    spans = telemetry_options(otlp_endpoint, os.environ)
+    if node_traces and (spans is None or isolate):
+        message = "spans of nodes are recorded in the process of the server" if isolate else "the server sends no spans"
+        advice = "leave out --isolate, or --node-traces" if isolate else "give --otlp-endpoint URL, too"
+        raise ServingError(Diagnostic(Code.BAD_SERVE_OPTION, message, None, advice))
     count = len(os.sched_getaffinity(0)) if instances is None else instances
     run = RunOptions(
-        device, sizes, count, threads, max_queue, max_batch, max_wait_ms / 1e3, timeout, isolate, map_weights
+        *(device, sizes, count, threads, max_queue, max_batch, max_wait_ms / 1e3, timeout, isolate, map_weights),
+        traces_nodes=node_traces,
     )
     sessions = SessionOptions(session_memory, session_idle, state_dir, kept=state_age)
     log = EventLog(level=getattr(logging, log_level.upper()))
     serving = Serving(run, sessions, Metrics(), log)
+    telemetry = None if spans is None else _telemetry(spans, log)
     if Path(source).is_dir():
         repository = Repository.of_folder(source, serving)
     else:
         files = ModelFiles(source, model, prefill, tokenizer)
         repository = Repository.of_graph(name or Path(source).stem, files, serving)
-    Server(Inference(repository, timeout), listening, serving.metrics, log).run()
+    Server(Inference(repository, timeout, telemetry), listening, serving.metrics, log).run()
+
+
+def _telemetry(spans: "TelemetryOptions", log: "EventLog") -> "Telemetry":
+    try:
+        from openinfer.serve.telemetry import Telemetry
+    except ModuleNotFoundError as error:
+        raise missing_extra(error, "otel") from error
+    return Telemetry.of(spans, log)
 
 
 def missing_extra(error: ModuleNotFoundError, extra: str) -> MissingExtraError:

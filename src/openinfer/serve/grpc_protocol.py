@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -45,7 +46,7 @@ class GrpcProtocol:
         }
         handlers = {
             name: grpc.unary_unary_rpc_method_handler(
-                self._guarded(method, is_open=name in _OPEN_METHODS),
+                self._guarded(self._traced(name, method), is_open=name in _OPEN_METHODS),
                 request_deserializer=message(f"{name}Request").FromString,
                 response_serializer=message(f"{name}Response").SerializeToString,
             )
@@ -73,6 +74,18 @@ class GrpcProtocol:
             except Exception as error:  # noqa: BLE001  (our own mistake: the server goes on)
                 self._log.write("internal error", 40, {"error": repr(error)})
                 await context.abort(grpc.StatusCode.INTERNAL, "internal error")
+
+        return answer
+
+    def _traced(self, name: str, method: Method) -> Method:
+        """A method whose calls have spans, where the server makes some; those that ask for its health have none."""
+        telemetry = self._inference.telemetry
+        if telemetry is None or name in _OPEN_METHODS:
+            return method
+
+        async def answer(request: Any, context: Any) -> Any:
+            with telemetry.grpc_span(SERVICE, name, context.invocation_metadata() or ()):
+                return await method(request, context)
 
         return answer
 
@@ -114,6 +127,12 @@ class GrpcProtocol:
     async def _infer_stream(self, requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
         """Answers in the order of requests; an error is an answer too, and the stream goes on."""
         await self._authorized(context)
+        telemetry, given = self._inference.telemetry, context.invocation_metadata() or ()
+        with nullcontext() if telemetry is None else telemetry.grpc_span(SERVICE, "ModelStreamInfer", given):
+            async for answer in self._answers(requests):
+                yield answer
+
+    async def _answers(self, requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
         made = message("ModelStreamInferResponse")
         async for request in requests:
             try:

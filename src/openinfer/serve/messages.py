@@ -42,6 +42,8 @@ class InferRequest:
     """Seconds, from now on."""
     steps: int = 1
     """How many steps run on the same inputs; only a stream has several answers."""
+    traces_nodes: bool = False
+    """Whether the spans of the request are to have one for each node."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,7 @@ def with_parameters(request: InferRequest, parameters: Mapping[str, Any]) -> Inf
         sequence=None if sequence in (0, "") else SequencePart(str(sequence), *flags),
         timeout=None if not timeout else timeout / 1e6,
         steps=steps,
+        traces_nodes=_flag(parameters, "trace_nodes"),
     )
 
 

@@ -10,7 +10,7 @@ from openinfer.importing import gguf_chat_format, gguf_tokenizer
 from openinfer.oinf import ModelLoader
 from openinfer.serve.interface import interface_of
 from openinfer.serve.options import RunOptions, SessionOptions
-from openinfer.serve.pool import InstancePool, StepModule
+from openinfer.serve.pool import InstancePool, NodeTracer, StepModule
 from openinfer.serve.sessions import SessionPool, session_bytes
 from openinfer.serve.states import StateFolder
 from openinfer.serve.text import TextPool, text_graphs
@@ -18,6 +18,9 @@ from openinfer.serve.watching import EventLog, Metrics, ModelWatcher
 from openinfer.serve.work import Job, WorkQueue
 from openinfer.synth.run.module import CompiledModule
 from openinfer.workers import WorkerGroup
+
+MOST_NODES = 1000
+"""Nodes of a step that are recorded, where a request asks for them."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,8 @@ class StepPool(Protocol):
     """What runs steps, for graphs with and without persistent memory."""
 
     queue: WorkQueue
+    tracer: NodeTracer | None
+    """What runs steps whose nodes are recorded; None where that is not allowed."""
 
     def submit(self, job: Job) -> None:
         """Have a step run."""
@@ -69,6 +74,7 @@ class Served:
             self.platform = f"openinfer_{plan.arch.device.type}"
             self.text: TextPool | None = None
             module: StepModule
+            tracer: NodeTracer | None = None
             if serving.run.is_isolated:
                 _require_no_texts(files)
                 group = WorkerGroup(recipe, serving.run.instances, self.watcher.worker_lost)
@@ -77,18 +83,20 @@ class Served:
             else:
                 module = own = recipe.built(plan)
                 self.text = None if files.tokenizer is None else self._text(files, own, model, serving)
-            self.pool = self._pool(module, serving)
+                if serving.run.traces_nodes:
+                    tracer = NodeTracer(recipe.traced(plan, own, MOST_NODES))
+            self.pool = self._pool(module, serving, tracer)
             self._opened = opened.pop_all()
         self.watcher.waiting(lambda: len(self.pool.queue))
         self.watcher.log("model loaded", facts=self.facts(module))
 
-    def _pool(self, module: StepModule, serving: Serving) -> StepPool:
+    def _pool(self, module: StepModule, serving: Serving, tracer: NodeTracer | None) -> StepPool:
         if not self.interface.is_stateful:
-            return InstancePool(module, self.interface, serving.run, self.watcher)
+            return InstancePool(module, self.interface, serving.run, self.watcher, tracer)
         kept = serving.sessions
         states = None if kept.folder is None else StateFolder(kept.folder, self.name, self.version, kept.kept)
         module = module if self.text is None else module.another()
-        return SessionPool(module, self.interface, serving.run, kept, states, self.watcher)
+        return SessionPool(module, self.interface, serving.run, kept, states, self.watcher, tracer)
 
     def _text(self, files: ModelFiles, decode: CompiledModule, model: ModelLoader | None, serving: Serving) -> TextPool:
         if files.prefill is None or files.tokenizer is None:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from time import monotonic, perf_counter, time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from starlette.requests import Request
@@ -17,10 +17,12 @@ from openinfer.serve.models import Served
 from openinfer.serve.problems import bad_request, told
 from openinfer.serve.rest import RestProtocol, event_stream, json_bytes, unless_gone
 from openinfer.serve.service import Inference
-from openinfer.serve.text import Sampling, TextJob, TextPiece, TextPool
-from openinfer.serve.watching import ModelWatcher
+from openinfer.serve.text import Sampling, TextJob, TextPiece, TextPool, TextRecord
 from openinfer.tokenizer import Message
 from openinfer.tokenizer.chat import Role
+
+if TYPE_CHECKING:
+    from openinfer.serve.telemetry import Telemetry
 
 _NOT_TAKEN = (
     *("n", "best_of", "logprobs", "top_logprobs", "echo", "suffix", "tools", "tool_choice", "functions", "logit_bias"),
@@ -137,12 +139,14 @@ class OpenAiProtocol:
         self, request: Request, served: Served, pool: TextPool, wanted: TextRequest, form: TextForm
     ) -> Response:
         head = {"id": f"{form.prefix}-{uuid4().hex}", "created": int(time()), "model": served.name}
-        answer = _Watched(served.watcher, _pieces(pool, wanted, self._inference.timeout))
+        record = TextRecord()
+        pieces = _pieces(pool, wanted, self._inference.timeout, record)
+        answer = _Watched(served, pieces, record, self._inference.telemetry)
         if wanted.is_streamed:
             first = await anext(answer.pieces())
             return event_stream(_parts(first, answer, head, wanted, form), self._failed)
-        pieces = await unless_gone(request, _all(answer))
-        whole = TextPiece("".join(one.text for one in pieces), pieces[-1].tokens, pieces[-1].finish)
+        said = await unless_gone(request, _all(answer))
+        whole = TextPiece("".join(one.text for one in said), said[-1].tokens, said[-1].finish)
         choices = [form.choice(whole, is_part=False)]
         return JSONResponse(head | {"object": form.whole, "choices": choices, "usage": _usage(wanted, whole.tokens)})
 
@@ -150,8 +154,11 @@ class OpenAiProtocol:
 class _Watched:
     """Pieces of an answer; when they end, it is noted how."""
 
-    def __init__(self, watcher: ModelWatcher, pieces: AsyncIterator[TextPiece]) -> None:
-        self._watcher, self._start = watcher, perf_counter()
+    def __init__(
+        self, served: Served, pieces: AsyncIterator[TextPiece], record: TextRecord, telemetry: "Telemetry | None"
+    ) -> None:
+        self._served, self._start = served, perf_counter()
+        self._record, self._telemetry = record, telemetry
         self._pieces = self._noted(pieces)
 
     def pieces(self) -> AsyncIterator[TextPiece]:
@@ -167,14 +174,15 @@ class _Watched:
             code = str(error.code)
             raise
         finally:
-            self._watcher.answered("openai", code, perf_counter() - self._start)
+            trace_id = None if self._telemetry is None else self._telemetry.text(self._record, self._served, code)
+            self._served.watcher.answered("openai", code, perf_counter() - self._start, trace_id=trace_id)
 
 
 async def _all(answer: _Watched) -> list[TextPiece]:
     return [piece async for piece in answer.pieces()]
 
 
-async def _pieces(pool: TextPool, wanted: TextRequest, timeout: float) -> AsyncIterator[TextPiece]:
+async def _pieces(pool: TextPool, wanted: TextRequest, timeout: float, record: TextRecord) -> AsyncIterator[TextPiece]:
     """The pieces of an answer, as they are said; nothing more is said once nobody takes them."""
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[TextPiece | Exception] = asyncio.Queue()
@@ -182,7 +190,7 @@ async def _pieces(pool: TextPool, wanted: TextRequest, timeout: float) -> AsyncI
     def emit(piece: TextPiece | Exception) -> None:
         loop.call_soon_threadsafe(queue.put_nowait, piece)
 
-    job = TextJob(wanted.tokens, wanted.most, wanted.sampling, wanted.stops, monotonic() + timeout, emit)
+    job = TextJob(wanted.tokens, wanted.most, wanted.sampling, wanted.stops, monotonic() + timeout, emit, record)
     pool.submit(job)
     try:
         while True:

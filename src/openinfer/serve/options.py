@@ -3,7 +3,9 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
+from openinfer.errors import Code, Diagnostic, ServingError
 from openinfer.synth.run.step_memory import WeightMemory
 from openinfer.workers import Recipe
 
@@ -30,6 +32,8 @@ class RunOptions:
     """Whether instances are processes of their own."""
     maps_weights: bool = False
     """Whether weights are read through a file of the cache, instead of held in memory."""
+    traces_nodes: bool = False
+    """Whether requests may ask for spans of nodes, for which each model has a further instance that records."""
 
     def recipe(self, graph: str, model: str | None) -> Recipe:
         """How a graph is compiled."""
@@ -51,6 +55,60 @@ class SessionOptions:
     """Seconds between two looks for sessions that have changed and are not saved."""
     kept: float = 7 * 86400.0
     """Seconds after which a saved state that nothing has asked for is removed."""
+
+
+@dataclass(frozen=True)
+class TelemetryOptions:
+    """Where spans go; what is not here OpenTelemetry reads from variables of the environment."""
+
+    exporters: tuple[str, ...] = ("otlp",)
+    """``otlp`` or ``console``, or both."""
+    endpoint: str | None = None
+    """Of OTLP, without the path of traces; that of the environment if there is none."""
+    protocol: str = "http/protobuf"
+    """Of OTLP: this, or ``grpc``."""
+
+
+_EXPORTERS, _PROTOCOLS = ("otlp", "console"), ("http/protobuf", "grpc")
+_ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+
+
+def telemetry_options(endpoint: str | None, environment: Mapping[str, str]) -> TelemetryOptions | None:
+    """Where spans go, by an option and by OpenTelemetry's own variables; None where nothing asks for spans.
+
+    >>> telemetry_options(None, {}) is None
+    True
+    >>> telemetry_options(None, {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"}).exporters
+    ('otlp',)
+    >>> telemetry_options("http://collector:4318", {"OTEL_SDK_DISABLED": "true"}) is None
+    True
+    """
+    named = [one.strip() for one in environment.get("OTEL_TRACES_EXPORTER", "").split(",") if one.strip()]
+    if environment.get("OTEL_SDK_DISABLED", "").lower() == "true" or "none" in named:
+        return None
+    has_endpoint = endpoint is not None or any(environment.get(name) for name in _ENDPOINTS)
+    if not named and not has_endpoint:
+        return None
+    protocols = [environment.get(f"OTEL_EXPORTER_OTLP_{name}PROTOCOL", "") for name in ("TRACES_", "")]
+    protocol = next((one for one in protocols if one), _PROTOCOLS[0])
+    for name, value, known in (
+        *(("OTEL_TRACES_EXPORTER", one, _EXPORTERS) for one in named),
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", protocol, _PROTOCOLS),
+    ):
+        if value not in known:
+            message = f"{name} is {value[:80]!r}, which spans cannot be sent by here"
+            raise ServingError(Diagnostic(Code.BAD_SERVE_OPTION, message, None, f"it can be {' or '.join(known)}"))
+    _require_address(endpoint)
+    return TelemetryOptions(tuple(named) or _EXPORTERS[:1], endpoint, protocol)
+
+
+def _require_address(endpoint: str | None) -> None:
+    if endpoint is None:
+        return
+    found = urlsplit(endpoint)
+    if found.scheme not in ("http", "https") or not found.netloc:
+        message = f"{endpoint[:80]!r} is not the address of a collector"
+        raise ServingError(Diagnostic(Code.BAD_SERVE_OPTION, message, None, "--otlp-endpoint http://localhost:4318"))
 
 
 @dataclass(frozen=True)

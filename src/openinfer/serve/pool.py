@@ -3,6 +3,7 @@
 import os
 import threading
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -13,24 +14,30 @@ from openinfer.ops import Array
 from openinfer.serve.interface import ModelInterface
 from openinfer.serve.options import RunOptions
 from openinfer.serve.watching import ModelWatcher
-from openinfer.serve.work import GRACE, Job, StepOutputs, WorkQueue
+from openinfer.serve.work import GRACE, Job, StepOutputs, StepRecord, WorkQueue
+from openinfer.synth.run.module import CompiledModule
+from openinfer.synth.run.traced import TracedModule
 
 
-class StepModule(Protocol):
-    """What steps run on: a compiled module of this process, or one of a worker."""
+class StepRunner(Protocol):
+    """What a step runs on."""
+
+    def __call__(self, inputs: Mapping[str, Array], /) -> Array | Outputs | Mapping[str, Array]:
+        """Run a step."""
+
+    def interrupt(self) -> None:
+        """End a running step where it can be."""
+
+
+class StepModule(StepRunner, Protocol):
+    """What all steps run on: a compiled module of this process, or one of a worker."""
 
     @property
     def memory_bytes(self) -> int:
         """What is its own: a state, and what a step works in."""
 
-    def __call__(self, inputs: Mapping[str, Array], /) -> Array | Outputs | Mapping[str, Array]:
-        """Run a step."""
-
     def another(self) -> "StepModule":
         """A further one, with a state of its own."""
-
-    def interrupt(self) -> None:
-        """End a running step where it can be."""
 
     def reset(self) -> None:
         """Begin with the initial state."""
@@ -42,12 +49,64 @@ class StepModule(Protocol):
         """Put back what was saved."""
 
 
+class NodeTracer:
+    """Runs steps whose nodes are to be recorded, one at a time, on a module of its own."""
+
+    def __init__(self, module: TracedModule) -> None:
+        self._module = module
+        self._lock = threading.Lock()
+
+    def run(self, job: Job, names: tuple[str, ...], session: CompiledModule | None = None) -> None:
+        """A step for one job; that of a session begins with its state, and leaves its own there."""
+        assert job.record is not None
+        with self._lock:
+            run_alone(_RecordedStep(self._module, job.record, session), job, names)
+
+
+@dataclass(frozen=True)
+class _RecordedStep:
+    """A step on a module that records."""
+
+    module: TracedModule
+    record: StepRecord
+    session: CompiledModule | None
+
+    def __call__(self, inputs: Mapping[str, Array]) -> Array | Outputs:
+        """Run it, and note what its nodes did; of a step that fails, up to there."""
+        if self.session is not None:
+            self.module.load_state(_state_of(self.session))
+        try:
+            found = self.module(inputs)
+        finally:
+            self.record.events, self.record.dropped_events = self.module.events, self.module.dropped_events
+            self.module.forget_events()
+        if self.session is not None:
+            self.session.load_state(_state_of(self.module))
+        return found
+
+    def interrupt(self) -> None:
+        """End it where it can be."""
+        self.module.interrupt()
+
+
+def _state_of(module: CompiledModule) -> bytes:
+    found = module.save_state()
+    assert found is not None
+    return found
+
+
 class InstancePool:
     """Runs the steps of one stateless model."""
 
     def __init__(
-        self, module: StepModule, interface: ModelInterface, options: RunOptions, watcher: ModelWatcher
+        self,
+        module: StepModule,
+        interface: ModelInterface,
+        options: RunOptions,
+        watcher: ModelWatcher,
+        tracer: NodeTracer | None = None,
     ) -> None:
+        self.tracer = tracer
         self._names = tuple(interface.outputs)
         self._rows = min(options.max_batch, interface.batch_size or 1)
         self._wait = options.max_wait
@@ -80,9 +139,11 @@ class InstancePool:
         while (job := self.queue.take()) is not None:
             if not job.is_wanted():
                 continue
-            jobs = [job] if self._rows == 1 else self._gathered(job)
+            jobs = [job] if self._rows == 1 or job.wants_nodes else self._gathered(job)
             self._watcher.batch(len(jobs))
-            if len(jobs) == 1:
+            if job.wants_nodes and self.tracer is not None:
+                self.tracer.run(job, self._names)
+            elif len(jobs) == 1:
                 run_alone(module, job, self._names)
             else:
                 self._run_together(module, jobs)
@@ -93,7 +154,7 @@ class InstancePool:
         free = self._rows - (_row_count(first.inputs) or self._rows)
 
         def fits(job: Job) -> bool:
-            rows = _row_count(job.inputs)
+            rows = None if job.wants_nodes else _row_count(job.inputs)
             return rows is not None and rows <= free and _row_shapes(job.inputs) == shapes
 
         while free > 0:
@@ -108,6 +169,8 @@ class InstancePool:
         """One step for several jobs. If it fails, each runs alone: one of them is to blame, and the others are not."""
         counts = [_row_count(job.inputs) or 0 for job in jobs]
         try:
+            for job in jobs:
+                job.begin(len(jobs))
             joined = {name: np.concatenate([job.inputs[name] for job in jobs]) for name in jobs[0].inputs}
             found = step_of(module, joined, self._names)
         except OpenInferError:
@@ -130,18 +193,19 @@ def _row_shapes(inputs: Mapping[str, Array]) -> dict[str, tuple[int, ...]]:
     return {name: array.shape[1:] for name, array in inputs.items()}
 
 
-def step_of(module: StepModule, inputs: Mapping[str, Array], names: tuple[str, ...]) -> StepOutputs:
+def step_of(module: StepRunner, inputs: Mapping[str, Array], names: tuple[str, ...]) -> StepOutputs:
     """The outputs of one step."""
     found = module(inputs)
     outputs = found if isinstance(found, Outputs | Mapping) else {names[0]: found}
     return {name: outputs[name] for name in names}
 
 
-def run_alone(module: StepModule, job: Job, names: tuple[str, ...]) -> None:
+def run_alone(module: StepRunner, job: Job, names: tuple[str, ...]) -> None:
     """A step for one job, which can be interrupted."""
     job.interrupt = module.interrupt
     try:
         if not job.is_dropped:
+            job.begin()
             found = step_of(module, job.inputs, names)
             if job.before_answer is not None:
                 job.before_answer()

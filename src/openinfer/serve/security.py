@@ -15,6 +15,7 @@ _SHORTEST_TOKEN = 16
 AsgiScope = MutableMapping[str, Any]
 AsgiReceive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 AsgiSend = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+AsgiApplication = Callable[[AsgiScope, AsgiReceive, AsgiSend], Awaitable[None]]
 
 
 def is_loopback(host: str) -> bool:
@@ -52,9 +53,7 @@ def require_token(token: str | None, header: str) -> None:
 class TokenGuard:
     """An ASGI application that answers only requests with the token."""
 
-    def __init__(
-        self, application: Callable[[AsgiScope, AsgiReceive, AsgiSend], Awaitable[None]], token: str | None
-    ) -> None:
+    def __init__(self, application: AsgiApplication, token: str | None) -> None:
         self._application = application
         self._token = token
 

@@ -44,7 +44,10 @@ class Server:
         self.grpc_port: int | None = None
         rest = RestProtocol(inference, options, metrics, log)
         texts = OpenAiProtocol(inference, rest)
-        self._http = _HttpServer(_config(TokenGuard(rest.application(texts.routes()), options.token), options))
+        own = rest.application(texts.routes())
+        telemetry = inference.telemetry
+        traced = own if telemetry is None else telemetry.application(own, own.routes)
+        self._http = _HttpServer(_config(TokenGuard(traced, options.token), options))
         self._is_over: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -72,6 +75,8 @@ class Server:
             await channel.stop(GRACE)
         await http
         await asyncio.to_thread(self._inference.repository.close)
+        if self._inference.telemetry is not None:
+            await asyncio.to_thread(self._inference.telemetry.close)
         self._log.write("ended")
 
     def _take_signals(self) -> None:

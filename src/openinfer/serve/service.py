@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from time import monotonic, perf_counter
+from typing import TYPE_CHECKING
 
 from openinfer.errors import OpenInferError
 from openinfer.serve.messages import InferAnswer, InferRequest
@@ -12,13 +13,17 @@ from openinfer.serve.problems import bad_request
 from openinfer.serve.repository import Repository
 from openinfer.serve.work import Job, StepOutputs, deadline_error
 
+if TYPE_CHECKING:
+    from openinfer.serve.telemetry import Telemetry
+
 
 class Inference:
     """Answers requests with the models of a repository."""
 
-    def __init__(self, repository: Repository, timeout: float) -> None:
+    def __init__(self, repository: Repository, timeout: float, telemetry: "Telemetry | None" = None) -> None:
         self.repository = repository
         self.timeout = timeout
+        self.telemetry = telemetry
 
     async def infer(self, name: str, version: str, request: InferRequest, protocol: str) -> InferAnswer:
         """The answer to a request: the outputs of one step."""
@@ -39,11 +44,14 @@ class Inference:
             yield replace(answer, parameters={"step": number, "triton_final_response": is_last})
 
     async def _answer(self, served: Served, request: InferRequest, protocol: str) -> InferAnswer:
-        start, code = perf_counter(), "E000"
+        start, code, record = perf_counter(), "E000", None
         try:
+            _require_tracer(served, request)
             inputs = served.interface.accepted(request)
+            if self.telemetry is not None:
+                record = self.telemetry.step_record(wants_nodes=request.traces_nodes)
             timeout = min(self.timeout, self.timeout if request.timeout is None else request.timeout)
-            job = Job(inputs, timeout, request.sequence)
+            job = Job(inputs, timeout, request.sequence, record)
             served.pool.submit(job)
             found = await _waited(served, job)
             outputs = served.interface.answered(found, request.outputs)
@@ -53,7 +61,16 @@ class Inference:
             code = str(error.code)
             raise
         finally:
-            served.watcher.answered(protocol, code, perf_counter() - start, request.id)
+            trace_id = None
+            if self.telemetry is not None and record is not None:
+                trace_id = self.telemetry.step(record, served, code)
+            served.watcher.answered(protocol, code, perf_counter() - start, request.id, trace_id)
+
+
+def _require_tracer(served: Served, request: InferRequest) -> None:
+    if request.traces_nodes and served.pool.tracer is None:
+        message = "the server does not record nodes, which takes a further instance of each model"
+        raise bad_request(message, "openinfer serve --node-traces, or a request without trace_nodes")
 
 
 async def _waited(served: Served, job: Job) -> StepOutputs:

@@ -15,11 +15,12 @@ from openinfer.errors import Code, Diagnostic, ExecutionError, OpenInferError, S
 from openinfer.serve.interface import ModelInterface
 from openinfer.serve.messages import SequencePart
 from openinfer.serve.options import RunOptions, SessionOptions
-from openinfer.serve.pool import StepModule, run_alone
+from openinfer.serve.pool import NodeTracer, StepModule, run_alone
 from openinfer.serve.problems import told
 from openinfer.serve.states import StateFolder
 from openinfer.serve.watching import ModelWatcher
 from openinfer.serve.work import GRACE, Job, WorkQueue, queue_full
+from openinfer.synth.run.module import CompiledModule
 from openinfer.workers import WorkerModule
 from openinfer.workers.worker import worker_lost
 
@@ -57,7 +58,9 @@ class SessionPool:
         kept: SessionOptions,
         states: StateFolder | None,
         watcher: ModelWatcher,
+        tracer: NodeTracer | None = None,
     ) -> None:
+        self.tracer = tracer
         self._first = module
         self._names = tuple(interface.outputs)
         self._idle, self._save_every = kept.idle, kept.save_every
@@ -152,7 +155,10 @@ class SessionPool:
                 self._unsave(session)
             session.is_changed = True
             job.before_answer = partial(self._save, session) if part.saves else None
-            run_alone(session.module, job, self._names)
+            if job.wants_nodes and self.tracer is not None and isinstance(session.module, CompiledModule):
+                self.tracer.run(job, self._names, session.module)
+            else:
+                run_alone(session.module, job, self._names)
             session.used = monotonic()
             if session.is_lost:  # the client has been told
                 with self._lock:

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from time import monotonic
+from time import monotonic, perf_counter_ns
 
 import numpy as np
 
@@ -40,6 +40,19 @@ class TextPiece:
 
 
 @dataclass
+class TextRecord:
+    """What became of an answer, for spans of its request. Times are those of ``perf_counter_ns``."""
+
+    arrived: int = field(default_factory=perf_counter_ns)
+    began: int | None = None
+    read: int | None = None
+    """When the prompt was read."""
+    ended: int | None = None
+    tokens_read: int = 0
+    tokens_said: int = 0
+
+
+@dataclass
 class TextJob:
     """An answer that a client waits for. ``emit`` is called in the thread of the pool, with pieces or an error."""
 
@@ -49,6 +62,7 @@ class TextJob:
     stops: tuple[str, ...]
     deadline: float
     emit: Callable[[TextPiece | Exception], None]
+    record: TextRecord
     is_dropped: bool = False
 
 
@@ -165,7 +179,10 @@ class TextPool:
                 job.emit(error)
 
     def _answer(self, graphs: TextGraphs, job: TextJob) -> None:
+        record = job.record
+        record.began, record.tokens_read = perf_counter_ns(), len(job.tokens)
         logits = _read(graphs, job)
+        record.read = perf_counter_ns()
         self._watcher.tokens("read", len(job.tokens))
         answer = _Answer(graphs.tokenizer, job)
         most = min(job.most, graphs.context - len(job.tokens))
@@ -209,6 +226,7 @@ class _Answer:
         """One more token; whether it is the last."""
         is_end = token in self.tokenizer.vocabulary.ends
         self.count += 1
+        self.job.record.tokens_said, self.job.record.ended = self.count, perf_counter_ns()
         self._held += self._stream.finish() if is_end else self._stream.feed(self.tokenizer.piece(token))
         places = [at for at in (self._held.find(stop) for stop in self.job.stops) if at >= 0]
         if places:

@@ -82,11 +82,14 @@ class ModelWatcher:
         """Tokens were read or said."""
         self._metrics.tokens.labels(*self._labels, kind).inc(count)
 
-    def answered(self, protocol: str, code: str, seconds: float, request_id: str = "") -> None:
+    def answered(
+        self, protocol: str, code: str, seconds: float, request_id: str = "", trace_id: str | None = None
+    ) -> None:
         """A request has its answer."""
         self._metrics.requests.labels(*self._labels, protocol, code).inc()
         self._metrics.seconds.labels(*self._labels).observe(seconds)
         facts = {"protocol": protocol, "code": code, "ms": round(seconds * 1e3, 3), "id": request_id}
+        facts |= {} if trace_id is None else {"trace_id": trace_id}
         self.log("request", logging.DEBUG if code == "ok" else logging.INFO, facts)
 
     def log(self, event: str, level: int = logging.INFO, facts: Mapping[str, Any] | None = None) -> None:

@@ -2,10 +2,12 @@
 
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from time import monotonic
+from dataclasses import dataclass, field
+from time import monotonic, perf_counter_ns
 
+from openinfer.check.events import Event
 from openinfer.errors import Code, Diagnostic, ServingError
 from openinfer.ops import Array
 from openinfer.serve.messages import SequencePart
@@ -15,14 +17,38 @@ GRACE = 10.0
 """Seconds for steps to end once a model is unloaded."""
 
 
+@dataclass
+class StepRecord:
+    """What became of a job, for spans of its request. Times are those of ``perf_counter_ns``."""
+
+    wants_nodes: bool = False
+    """Whether the step runs on code that records its nodes."""
+    arrived: int = field(default_factory=perf_counter_ns)
+    began: int | None = None
+    ended: int | None = None
+    jobs: int = 1
+    """How many jobs ran in the same step."""
+    events: Sequence[Event] = ()
+    dropped_events: int = 0
+
+
 class Job:
     """A step that a client waits for. The future has the outputs, or the error."""
 
-    __slots__ = ("arrived", "before_answer", "deadline", "future", "inputs", "interrupt", "is_dropped", "sequence")
+    __slots__ = (
+        *("arrived", "before_answer", "deadline", "future", "inputs", "interrupt", "is_dropped", "record", "sequence"),
+    )
 
-    def __init__(self, inputs: Mapping[str, Array], timeout: float, sequence: SequencePart | None = None) -> None:
+    def __init__(
+        self,
+        inputs: Mapping[str, Array],
+        timeout: float,
+        sequence: SequencePart | None = None,
+        record: StepRecord | None = None,
+    ) -> None:
         self.inputs = inputs
         self.sequence = sequence
+        self.record = record
         self.arrived = monotonic()
         self.deadline = self.arrived + timeout
         self.future: Future[StepOutputs] = Future()
@@ -31,6 +57,20 @@ class Job:
         """Ends the step, while this job alone is running in one."""
         self.before_answer: Callable[[], None] | None = None
         """What is done once the step has run, before its outputs are handed over."""
+
+    @property
+    def wants_nodes(self) -> bool:
+        """Whether its step is to record nodes, which it does alone."""
+        return self.record is not None and self.record.wants_nodes
+
+    def begin(self, jobs: int = 1) -> None:
+        """Its step begins, which it shares with so many jobs in all."""
+        if self.record is not None:
+            self.record.began, self.record.jobs = perf_counter_ns(), jobs
+
+    def _end(self) -> None:
+        if self.record is not None:
+            self.record.ended = perf_counter_ns()
 
     def is_wanted(self) -> bool:
         """Whether an answer still has a reader; one that is too late gets its error here."""
@@ -43,11 +83,13 @@ class Job:
 
     def succeed(self, outputs: StepOutputs) -> None:
         """Hand the outputs over."""
+        self._end()
         if not self.future.done() and self.future.set_running_or_notify_cancel():
             self.future.set_result(outputs)
 
     def fail(self, error: BaseException) -> None:
         """Hand an error over."""
+        self._end()
         if not self.future.done() and self.future.set_running_or_notify_cancel():
             self.future.set_exception(error)
 

@@ -5,13 +5,17 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from openinfer.errors import Code, Diagnostic, GraphError
 from openinfer.lang import load_graph
 from openinfer.oinf import ModelLoader
 from openinfer.synth.devices.description import DeviceArch, arch_of
 from openinfer.synth.pipeline import Synthesizer
 from openinfer.synth.plan import Plan
+from openinfer.synth.run.circuit import CircuitModule
+from openinfer.synth.run.library import FLAGS
 from openinfer.synth.run.module import CompiledModule
 from openinfer.synth.run.step_memory import WeightMemory
+from openinfer.synth.run.traced import TracedModule, traced_like
 from openinfer.synth.targets.cpu.divide import Divide
 from openinfer.synth.targets.target import Passes
 
@@ -52,6 +56,13 @@ class Recipe:
     def built(self, plan: Plan) -> CompiledModule:
         """A plan of this recipe, compiled and loaded into this process."""
         return plan.build(plan.arch.toolchain.cc or "gcc", weights=self.weights)
+
+    def traced(self, plan: Plan, module: CompiledModule, most_events: int) -> TracedModule:
+        """A module that records its steps, beside one of the same plan and with its weights."""
+        if isinstance(module, CircuitModule):
+            message = "a circuit does not say what its nodes do: there are no traces of it"
+            raise GraphError(Diagnostic(Code.NOT_SYNTHESIZED, message, None, "trace the simulator, or C"))
+        return traced_like(module, plan.arch.toolchain.cc or "gcc", FLAGS, most_events)
 
     def facts(self) -> dict[str, Any]:
         """As plain values."""

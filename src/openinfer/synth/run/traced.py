@@ -48,6 +48,17 @@ def traced(
     return TracedModule(project, library, level, node_budget, given_weights(project, weights))
 
 
+def traced_like(module: CompiledModule, cc: str, flags: Sequence[str], most_events: int) -> "TracedModule":
+    """A module that records, beside another: of the same project, with the same weights in memory, a state of its own.
+
+    It keeps at most ``most_events`` of a step.
+    """
+    project = module._project
+    library = compiled(project, cc, (*flags, *project.trace_flags))
+    shared = SharedMemory(module._given_weights)
+    return TracedModule(project, library, TraceLevel.BASIC, module._node_budget, shared, most_events)
+
+
 class _Event(ctypes.Structure):
     """The header's ``NAME_event``."""
 
@@ -91,9 +102,11 @@ class TracedModule(CompiledModule):
         level: TraceLevel,
         node_budget: int | None = None,
         shared: SharedMemory = OWN_MEMORY,
+        most_events: int = MOST_EVENTS,
     ) -> None:
         super().__init__(project, library, node_budget, shared)
         self._level = level
+        self._most_events = most_events
         self._records: list[_Record] = []
         self._clock = 0
         self._thread = "entry"
@@ -117,7 +130,7 @@ class TracedModule(CompiledModule):
         """The code says that a node has been executed. The time since the last one is what it took."""
         now, event = perf_counter_ns(), pointer.contents
         row = self._project.reported[event.point]
-        if len(self._records) >= MOST_EVENTS:
+        if len(self._records) >= self._most_events:
             self.dropped_events += 1
         elif event.point and self._is_same(self._project.reported[event.point - 1], row):
             self._records[-1].outputs += self._values(row, event)
@@ -175,6 +188,10 @@ class TracedModule(CompiledModule):
     def events(self) -> list[Event]:
         """What the last step did, in the order in which it did it; of a step that failed, up to there."""
         return [self._event(record) for record in self._records]
+
+    def forget_events(self) -> None:
+        """Let go of what the last step has left."""
+        self._records, self.dropped_events = [], 0
 
     def _event(self, record: _Record) -> Event:
         placed = self._placed[record.node]
