@@ -31,8 +31,9 @@ lint: $(VENV)/.dev
 types: $(VENV)/.dev
 	$(BIN)/mypy
 
-# $(call installed,COMMAND,PACKAGES): Debian packages, unless the command is there.
-installed = command -v $(1) >/dev/null || (apt-get update -qq && apt-get install -y -qq --no-install-recommends $(2) >/dev/null)
+# $(call installed,COMMAND,PACKAGES): Debian packages, unless the command is there. Another installation is waited for.
+APT := apt-get -qq -o DPkg::Lock::Timeout=600
+installed = command -v $(1) >/dev/null || ($(APT) update && $(APT) install -y --no-install-recommends $(2) >/dev/null)
 
 # Graphviz draws graphs; the tests look at real pictures. Chromium shows the studio. Clang is the second compiler of generated code, whose header is
 # also C++, and which comes with a CMakeLists.txt. It also reads CUDA, and glslangValidator GLSL, which Mesa's lavapipe runs.
@@ -104,7 +105,7 @@ test-vulkan: $(VENV)/.dev $(VENV)/.examples tools build/many_shaders
 
 # The compiler of shaders as one process for many of them, which takes a tenth of the time.
 build/many_shaders: tests/synth/vulkan/many_shaders.c $(VENV)/.dev
-	@test -e /usr/include/glslang || (apt-get update -qq && apt-get install -y -qq glslang-dev >/dev/null)
+	@test -e /usr/include/glslang || ($(APT) update && $(APT) install -y glslang-dev >/dev/null)
 	$(BIN)/python -m tests.synth.vulkan.compiler build
 
 # Every op on every integer dtype and random programs, as circuits in GHDL; yosys on what is emitted; the digits on 100
