@@ -89,6 +89,13 @@ class Terminal:
         self.child.close()
         return int(self.child.exitstatus)
 
+    def stop(self) -> None:
+        """However busy the machine is: what closes it by itself waits for tenths of a second only."""
+        if self.child.isalive():
+            self.child.kill(signal.SIGKILL)
+            self.child.wait()
+        self.child.close()
+
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
@@ -106,7 +113,7 @@ def start(source: Path) -> Iterator[Start]:
         ) -> Terminal:
             given = arguments or ("--input", "x=[1, 2]")
             terminal = Terminal([str(path), *given], size, **environment)
-            started.callback(terminal.child.close, force=True)
+            started.callback(terminal.stop)
             return terminal
 
         yield make

@@ -9,9 +9,9 @@ from shutil import which
 
 from tests.differential.building import SANITIZERS, Toolchain, library_of, watched
 from tests.differential.graphs import RandomGraph, random_graph
-from tests.differential.judging import Habits, Spread, judge_graph
+from tests.differential.judging import Habits, Spread, judge_graph, parsed
 
-from openinfer import ModelLoader, graph
+from openinfer import ModelLoader
 from openinfer.oinf import save_file
 from openinfer.synth.devices.description import DeviceArch
 from openinfer.synth.pipeline import Synthesizer
@@ -197,4 +197,4 @@ def _versions(made: RandomGraph, model: ModelLoader, how: Setting) -> Iterator[_
         kinds = kinds[made.seed % 2 :][:1]
     for name, outputs, passes in kinds:
         synthesizer = Synthesizer(how.arch, name=f"g{made.seed}_{name}", passes=passes)
-        yield _Version(made, outputs, synthesizer.synthesize(model, graph(made.text(outputs))), how)
+        yield _Version(made, outputs, synthesizer.synthesize(model, parsed(made.text(outputs))), how)

@@ -10,6 +10,7 @@ a branch, a NaN), it is left open.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 from unittest.mock import patch
 
@@ -19,7 +20,7 @@ from tests.differential.graphs import RandomGraph
 from tests.differential.making import Node, Variable
 from tests.ops.harness import Question, bounds_of, compare, may_overflow
 
-from openinfer import Executor, ModelLoader, Simulator, graph
+from openinfer import Executor, Graph, ModelLoader, Simulator, graph
 from openinfer.errors import ExecutionError, OpenInferError
 from openinfer.ops import Array, Call, OpRecord, ReferenceKernel, complete, infer
 from openinfer.ops.agreement import Contract, allowed_error, flushed
@@ -233,7 +234,13 @@ def _moving(run: int, habits: Habits) -> Iterator[None]:
 
 def make_executor(made: RandomGraph, model: ModelLoader) -> Executor:
     """The simulator of a graph that returns everything."""
-    return Simulator(model).with_trace("off").make_executor(graph(made.text(made.results)))
+    return Simulator(model).with_trace("off").make_executor(parsed(made.text(made.results)))
+
+
+@lru_cache(maxsize=4)
+def parsed(text: str) -> Graph:
+    """The graph of a text, which several runs in a row have."""
+    return graph(text)
 
 
 @dataclass

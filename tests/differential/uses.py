@@ -110,7 +110,8 @@ def checked(
     if max(sizes) > MOST_ELEMENTS or record.cost(call).flops > MOST_OPERATIONS or not _can_be_declared(call):
         return None
     stored = tuple(None if kind is None else kind.dtype for kind in kinds)
-    can_fail = _can_fail(record.name, stored)
+    dtype = next(kind for kind in stored if kind is not None)
+    can_fail = _can_fail(record.name, dtype if dtype in record.dtypes else record.dtypes[0])
     if can_fail:
         try:
             with np.errstate(all="ignore"):
@@ -155,11 +156,13 @@ def _at_bounds(call: Call) -> Call:
 
 
 @cache
-def _can_fail(name: str, stored: tuple[DType | None, ...]) -> bool:
-    """Whether there are values that the op has no result for."""
+def _can_fail(name: str, dtype: DType) -> bool:
+    """Whether some values have no result, in a case of this dtype or of the first that is like it."""
     record = RECORDS[name]
-    dtype = next(kind for kind in stored if kind is not None)
-    for case in record.cases(np.random.default_rng(0), dtype if dtype in record.dtypes else record.dtypes[0]):
+    alike = next(one for one in record.dtypes if (one.kind, one.is_packed) == (dtype.kind, dtype.is_packed))
+    if alike != dtype:
+        return _can_fail(name, alike)
+    for case in record.cases(np.random.default_rng(0), dtype):
         types = tuple(
             None if array is None or kind is None else TensorType(kind, array.shape)
             for array, kind in zip(case.arrays, case.dtypes, strict=True)

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -103,11 +104,15 @@ def test_codes_are_unique_and_have_a_letter_and_three_digits() -> None:
     assert [code for code in Code if not re.fullmatch(r"[EW]\d{3}", code)] == []
 
 
+@cache
+def used_codes() -> frozenset[str]:
+    modules = [path for path in SOURCE.rglob("*.py") if path.name != "codes.py"]
+    return frozenset(name for path in modules for name in re.findall(r"\bCode\.(\w+)", path.read_text("utf-8")))
+
+
 @every_code
 def test_a_code_is_used_in_the_source(code: Code) -> None:
-    use = re.compile(rf"\bCode\.{code.name}\b")
-    modules = [path for path in SOURCE.rglob("*.py") if path.name != "codes.py"]
-    assert any(use.search(path.read_text(encoding="utf-8")) for path in modules)
+    assert code.name in used_codes()
 
 
 @every_code

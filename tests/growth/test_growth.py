@@ -24,7 +24,7 @@ from openinfer.synth.pipeline import Synthesizer
 from openinfer.synth.program import liveness
 
 checking = import_module("openinfer.check.bind")
-SIZES = (6, 12, 24)
+SIZES = (4, 8, 16)
 MOST = 2.6
 """Twice the text may be so much more work; n log n is 2.3 here, n^2 is 4."""
 SMALL = 1000

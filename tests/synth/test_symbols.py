@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import pytest
-from tests.synth.flags import COMPILERS
+from tests.synth.flags import COMPILERS, HAS_EVERYTHING
 from tests.synth.in_c import HEAD, Prepared, cases_of, prepared
 from tests.synth.small_models import SMALL_MODELS
 from tests.synth.standalone import NUMERICS, WARNINGS
@@ -21,6 +21,9 @@ from openinfer.synth.targets.c.support import support_code
 ALLOWED = {"memcpy", "memset", "memmove", "memcmp"}
 """What a compiler may call in any program, even without a C library."""
 GROUPS = 6
+FLOATS = ("f16", "f32", "f64")
+ASKED = {"gcc": DTYPES if HAS_EVERYTHING else (*FLOATS, "bool", "i4", "u8", "i64"), "clang": FLOATS}
+"""The two compilers have the same idea of integers; one of them is asked about functions of floats only."""
 
 
 def symbols(objects: Sequence[Path]) -> list[tuple[str, str]]:
@@ -56,8 +59,7 @@ def kernels(names: Sequence[str], dtypes: Collection[str]) -> list[Prepared]:
 @pytest.mark.parametrize("group", range(GROUPS))
 @pytest.mark.parametrize("cc", COMPILERS)
 def test_kernels_call_no_library_and_own_nothing(cc: str, group: int, tmp_path: Path) -> None:
-    # The two compilers have the same idea of integers; one of them is asked about functions of floats only.
-    found = kernels(sorted(LOWERINGS)[group::GROUPS], DTYPES if cc == "gcc" else ("f16", "f32", "f64"))
+    found = kernels(sorted(LOWERINGS)[group::GROUPS], ASKED[cc])
     source, made = tmp_path / "kernels.c", tmp_path / "kernels.o"
     needs = {need for one in found for need in one.code.needs}
     source.write_text(HEAD + support_code(needs) + "\n".join(one.code.text for one in found), encoding="ascii")
