@@ -40,14 +40,19 @@ def shown(seen: Watched) -> dict[str, int]:
     return counts
 
 
+def drawn(seen: Watched, what: str) -> None:
+    """Wait until the picture has some property."""
+    seen.page.wait_for_function(f"() => studioGraph.layout.{what}")
+
+
+POINT = """(id) => { const box = studioGraph.layout.places.get(id), {k, x, y} = studioGraph.camera;
+    const place = document.querySelector('.graph-canvas').getBoundingClientRect();
+    return [place.left + (box.x + box.width / 2) * k + x, place.top + (box.y + 12) * k + y]; }"""
+
+
 def point_of(seen: Watched, id_: str) -> tuple[float, float]:
     """Where the middle of a node's upper edge is on the page."""
-    x, y = seen.page.evaluate(
-        """(id) => { const box = studioGraph.layout.places.get(id), {k, x, y} = studioGraph.camera;
-        const place = document.querySelector('.graph-canvas').getBoundingClientRect();
-        return [place.left + (box.x + box.width / 2) * k + x, place.top + (box.y + 12) * k + y]; }""",
-        id_,
-    )
+    x, y = seen.page.evaluate(POINT, id_)
     return float(x), float(y)
 
 
@@ -55,14 +60,12 @@ def test_containers_open_and_close(talk: Watched) -> None:
     page = talk.page
     everything = shown(talk)
     page.click("text=Collapse all")
-    page.wait_for_timeout(300)
+    drawn(talk, f"nodes.length < {everything['nodes']}")
     closed = shown(talk)
-    assert closed["nodes"] < everything["nodes"]
     page.mouse.dblclick(*point_of(talk, "n20"))
-    page.wait_for_timeout(300)
-    assert shown(talk)["containers"] > closed["containers"]
+    drawn(talk, f"containers.length > {closed['containers']}")
     page.click("text=Expand all")
-    page.wait_for_timeout(300)
+    drawn(talk, f"nodes.length === {everything['nodes']}")
     assert shown(talk) == everything
     page.screenshot(path=SHOTS / "graph.png")
 
@@ -77,10 +80,9 @@ def test_a_graph_of_many_nodes_opens_collapsed_and_search_opens_what_is_around_a
         assert shown(seen)["nodes"] < 60
         seen.select("abs")
         seen.page.wait_for_selector(".panel h2:text-is('abs')")
-        seen.page.wait_for_timeout(500)
-        x, y = point_of(seen, "n777")
-        assert 420 < x < 1150
-        assert 40 < y < 900
+        drawn(seen, "places.has('n777')")
+        inside = "420 < x && x < 1150 && 40 < y && y < 900"
+        seen.page.wait_for_function(f"(id) => {{ const [x, y] = ({POINT})(id); return {inside}; }}", arg="n777")
         seen.page.screenshot(path=SHOTS / "collapsed.png")
 
 
@@ -100,12 +102,10 @@ def test_the_minimap_and_the_wheel_move_the_picture(digits: Watched) -> None:
     before = page.evaluate("() => ({...studioGraph.camera})")
     page.mouse.move(700, 500)
     page.mouse.wheel(0, -400)
-    page.wait_for_timeout(200)
+    page.wait_for_function(f"() => studioGraph.camera.k > {before['k']}")
     nearer = page.evaluate("() => ({...studioGraph.camera})")
-    assert nearer["k"] > before["k"]
     page.click(".minimap", position={"x": 95, "y": 140})
-    page.wait_for_timeout(100)
-    assert page.evaluate("() => studioGraph.camera.y") < nearer["y"]
+    page.wait_for_function(f"() => studioGraph.camera.y < {nearer['y']}")
 
 
 def test_an_edit_is_checked_and_drawn_at_once_and_errors_say_where(digits: Watched) -> None:
@@ -121,8 +121,7 @@ def test_an_edit_is_checked_and_drawn_at_once_and_errors_say_where(digits: Watch
     page.wait_for_selector(".cm-line:has-text('op neg(flat) >> flat;')")
     page.wait_for_selector(".no-problems")
     page.wait_for_selector(DRAWN)
-    page.wait_for_timeout(300)
-    assert page.evaluate("() => studioGraph.layout.nodes.some((one) => one.node.label === 'neg')")
+    drawn(digits, "nodes.some((one) => one.node.label === 'neg')")
 
 
 def test_completion_offers_ops_and_formatting_puts_the_text_in_order(digits: Watched) -> None:
@@ -293,7 +292,7 @@ def test_names_cannot_become_code(chromium: Browser, tmp_path: Path) -> None:
     work = workspace(path)
     with served(work) as server, watched(chromium, server.url) as seen:
         seen.select("img")
-        seen.page.wait_for_timeout(300)
+        seen.page.wait_for_selector(".panel h2")
         seen.see("step")
         seen.page.click("text=Start")
         seen.page.wait_for_selector(".next")
@@ -331,5 +330,6 @@ def test_an_export_needs_nothing_but_itself(chromium: Browser, tmp_path: Path) -
 def test_it_can_be_read_in_the_dark(chromium: Browser) -> None:
     with served(workspace(*TALK)) as server, watched(chromium, server.url) as seen:
         seen.page.emulate_media(color_scheme="dark")
-        seen.page.wait_for_timeout(300)
+        seen.page.wait_for_function("() => matchMedia('(prefers-color-scheme: dark)').matches")
+        seen.page.wait_for_timeout(300)  # for the picture alone: nothing is asserted of it
         seen.page.screenshot(path=SHOTS / "dark.png")
