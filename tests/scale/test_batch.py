@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.cli.in_process import openinfer
 
-from openinfer.errors import BatchError
+from openinfer.errors import BatchError, OpenInferError
 from openinfer.scale import BatchRun, Predictor, run_local
 from openinfer.scale.columns import rows_of
 
@@ -167,3 +167,19 @@ def test_columns_are_not_copied_where_they_need_not_be() -> None:
     assert rows_of("x", pa.chunked_array([pa.FixedSizeListArray.from_arrays(values, 6)]), (2, 3)).shape == (2, 2, 3)
     sliced = pa.chunked_array([pa.FixedSizeListArray.from_arrays(values, 3).slice(1, 2)])
     assert rows_of("x", sliced, (3,)).tolist() == [[3, 4, 5], [6, 7, 8]]
+
+
+@pytest.mark.parametrize(
+    ("columns", "code"),
+    [
+        ({"x": 3, "k": [1]}, "E909"),
+        ({"x": "ab", "k": [1, 2]}, "E909"),
+        ({"x": np.float32(1), "k": [1]}, "E909"),
+        ({"x": [[1.0, 2.0]], "k": [1, 2]}, "E909"),
+        ({"x": [[[1.0], [2.0, 3.0]]], "k": [1]}, "E303"),
+        ({"x": [[1.0, None]], "k": [1]}, "E304"),
+    ],
+)
+def test_columns_that_are_no_rows_are_refused(tmp_path: Path, columns: Any, code: str) -> None:
+    with pytest.raises(OpenInferError, match=code):
+        Predictor(graph(tmp_path))(columns)

@@ -8,11 +8,12 @@ import numpy as np
 
 from openinfer.check.results import Outputs
 from openinfer.dtypes import DType
-from openinfer.errors import BatchError, Code, Diagnostic, nearest
+from openinfer.errors import BatchError, Code, Diagnostic, counted, nearest
 from openinfer.ir import MemoryKind
 from openinfer.loops.dim import Dim
 from openinfer.ops import Array
 from openinfer.synth.program.batch import batch_bound
+from openinfer.tensor import any_array
 from openinfer.workers import Recipe
 
 
@@ -97,9 +98,9 @@ class Predictor:
 
     def rows(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """The outputs for rows of inputs; each is an array, or a list of arrays whose shapes differ."""
-        count = len(next(iter(inputs.values())))
+        count = _row_count(inputs)
         if self._batch is None:
-            steps = [self._step({name: np.asarray(rows[at]) for name, rows in inputs.items()}) for at in range(count)]
+            steps = [self._step({name: any_array(rows[at]) for name, rows in inputs.items()}) for at in range(count)]
             return {name: _stacked([one[name] for one in steps]) for name in self.outputs}
         parts = list(self._batches(inputs, count, self._batch))
         return {name: _joined([part[name] for part in parts]) for name in self.outputs}
@@ -114,15 +115,30 @@ class Predictor:
         return dict(found.items()) if isinstance(found, Outputs) else {self.outputs[0]: found}
 
 
+def _row_count(inputs: Mapping[str, Any]) -> int:
+    """How many rows all columns have."""
+    for name, rows in inputs.items():
+        is_scalar = isinstance(rows, np.ndarray) and rows.ndim == 0
+        if is_scalar or not hasattr(rows, "__len__") or isinstance(rows, str | bytes | Mapping):
+            raise BatchError(Diagnostic(Code.BAD_BATCH, f"the rows of {name!r} are neither a list nor an array"))
+    counts = {name: len(rows) for name, rows in inputs.items()}
+    first = next(iter(counts))
+    for name, count in counts.items():
+        if count != counts[first]:
+            message = f"{name!r} has {counted(count, 'row')}, and {first!r} has {counts[first]}"
+            raise BatchError(Diagnostic(Code.BAD_BATCH, message))
+    return counts[first]
+
+
 def _whole(name: str, rows: Any) -> Array:
     """Rows as one array; those of a list must have the same shape."""
     if isinstance(rows, np.ndarray) and rows.dtype != object:
         return rows
-    shapes = {np.shape(row) for row in rows}
-    if len(shapes) > 1:
+    arrays = [any_array(row) for row in rows]
+    if len({array.shape for array in arrays}) > 1:
         message = f"the rows of {name!r} have different shapes, and are to be one step"
         raise BatchError(Diagnostic(Code.BAD_BATCH, message, None, "pad them, or give the graph a row each step"))
-    return np.stack([np.asarray(row) for row in rows]) if len(rows) else np.zeros(0)
+    return np.stack(arrays) if arrays else np.zeros(0)
 
 
 def _joined(parts: list[Array]) -> Any:
