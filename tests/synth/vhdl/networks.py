@@ -106,10 +106,10 @@ def spotter(folder: Path) -> tuple[Graph, ModelLoader]:
     def conv(at: int, given: str, shape: tuple[int, ...], options: str, bits: int) -> str:
         weight(f"W{at}", shape, "i8", -127, 128)
         weight(f"b{at}", (shape[0],), "i32", -3000, 3000)
-        weight(f"f{at}", (shape[0], 1, 1), "i32", 500, 1000)
+        weight(f"scale{at}", (shape[0], 1, 1), "i32", 500, 1000)
         lines.append(f"assign s{at}: i32[1, {shape[0]}, 25, 5]; assign h{at}: i8[1, {shape[0]}, 25, 5];")
         lines.append(f"op conv2d({given}, W{at}, b{at}, {options}acc=i32) >> s{at};")
-        lines.append(f"op shr(s{at}, bits=3) >> s{at}; op mul(s{at}, f{at}) >> s{at};")
+        lines.append(f"op shr(s{at}, bits=3) >> s{at}; op mul(s{at}, scale{at}) >> s{at};")
         lines.append(f"op shr(s{at}, bits={bits}) >> s{at}; op clamp(s{at}, min=0, max=127) >> s{at};")
         lines.append(f"op cast(s{at}, to=i8) >> h{at};")
         return f"h{at}"

@@ -5,6 +5,7 @@ integers alone: the simulator, C and the circuit must say the same of each.
 """
 
 import argparse
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,8 +21,9 @@ from tests.differential.programs.structures import program_of
 from tests.synth.suite import RECORD, Device, Verdict, recorded
 from tests.synth.vhdl.kernels import OPS, CircuitCase, cases_for, circuit_case, run_cases
 
-from openinfer import Synthesizer, graph
+from openinfer import Simulator, Synthesizer, graph
 from openinfer.dtypes import DType
+from openinfer.sim.compare import compare, read_trace
 
 BATCH = 8
 """Kernels of one simulation: those that wait take time in every clock."""
@@ -95,6 +97,27 @@ def program_failure(seed: int) -> str | None:
                 judge(program, wanted, Subject(name, plan.build()))
         except Exception as error:  # noqa: BLE001  (whatever it is, it is a failure of this program)
             return f"{seed}: {type(error).__name__}: {error}"
+    return None
+
+
+def traced_failure(seed: int) -> str | None:
+    """What is wrong with the traces of a random program's circuit, in steps that do not fail."""
+    program = program_of(seed, has_heap=False, has_floats=False)
+    parsed = graph(str(program))
+    with TemporaryDirectory() as folder:
+        model = model_of(program, Path(folder))
+        executor = Simulator(model).with_trace("full").make_executor(parsed)
+        module = Synthesizer("generic-fpga", name=f"p{seed}").synthesize(model, parsed).build(trace="full")
+        subjects = [Subject("simulator", executor), Subject("VHDL", module)]
+        for place, step in enumerate(program.steps):
+            codes = []
+            for subject in subjects:
+                subject.prepare(step.before)
+                codes.append(subject.run(step.inputs))
+            one, other = (read_trace(json.dumps(each.trace()), "trace") for each in (executor, module))
+            difference = None if any(codes) else compare(one, other, 0.0).difference
+            if difference is not None:
+                return f"{seed}, traced, step {place}: {difference}"
     return None
 
 

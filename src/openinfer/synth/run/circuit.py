@@ -11,11 +11,16 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from openinfer.check.events import TraceLevel
 from openinfer.errors import Code, Diagnostic, ExecutionError, MissingExtraError
 from openinfer.synth.run.build import run_program
-from openinfer.synth.run.library import compiled
+from openinfer.synth.run.library import Instance, compiled
 from openinfer.synth.run.module import CompiledModule
+from openinfer.synth.run.traced import TracedModule
 from openinfer.synth.targets.project import RunnableProject
+
+_TRACES = "-gtraces=true"
+"""The circuit is made for traces."""
 
 
 class SimulatedProject(RunnableProject, Protocol):
@@ -30,9 +35,14 @@ class SimulatedProject(RunnableProject, Protocol):
         """The test bench."""
 
 
-def built_circuit(project: SimulatedProject, cc: str, flags: Sequence[str]) -> "CircuitModule":
-    """A project as a module of this process, whose steps run in a simulation."""
-    return CircuitModule(project, compiled(project, cc, flags), GhdlSimulation(project))
+def built_circuit(
+    project: SimulatedProject, cc: str, flags: Sequence[str], trace: TraceLevel
+) -> "CircuitModule | TracedCircuitModule":
+    """A project as a module of this process, whose steps run in a simulation; one that is traced stops after nodes."""
+    if trace is TraceLevel.OFF:
+        return CircuitModule(project, compiled(project, cc, flags), GhdlSimulation(project))
+    library = compiled(project, cc, (*flags, *project.trace_flags))
+    return TracedCircuitModule(project, library, GhdlSimulation(project, _TRACES), trace)
 
 
 def ghdl() -> str:
@@ -47,7 +57,7 @@ def ghdl() -> str:
 class GhdlSimulation:
     """A circuit in a simulator, whose register bus is reached by lines of text."""
 
-    def __init__(self, project: SimulatedProject) -> None:
+    def __init__(self, project: SimulatedProject, *options: str) -> None:
         folder = Path(tempfile.mkdtemp(prefix="openinfer-"))
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         texts = {**project.rtl, **project.bench}
@@ -63,7 +73,7 @@ class GhdlSimulation:
         if elaborated.status:
             raise _broken(elaborated.errors or elaborated.output)
         self._process = subprocess.Popen(  # noqa: S603  (the user's own simulator)
-            [ghdl(), "-r", "--std=08", f"{project.name}_tb", "--ieee-asserts=disable"],
+            [ghdl(), "-r", "--std=08", f"{project.name}_tb", *options, "--ieee-asserts=disable"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -129,26 +139,63 @@ class CircuitModule(CompiledModule):
     """A circuit in a simulation, with the executor's verbs."""
 
     def __init__(self, project: SimulatedProject, library: ctypes.CDLL, simulation: GhdlSimulation) -> None:
-        self._simulation = simulation
         self._circuit = project
-        calls = (_WRITE(_caught(simulation.write)), _WRITE(_caught(simulation.read)), _WAIT(_caught(simulation.wait)))
-        self._bus = _Bus(*calls, None)
-        getattr(library, f"{project.name}_attach")(ctypes.byref(self._bus))
+        self._simulation = simulation
+        self._bus = _attached(project, library, simulation)
         super().__init__(project, library)
 
     def another(self, *, state_of: CompiledModule | None = None) -> "CircuitModule":
         """A further module of the same circuit, in a simulation of its own; states are not shared between circuits."""
-        if state_of is not None:
-            message = "a circuit has its state inside: modules cannot share it"
-            raise ExecutionError(Diagnostic(Code.NOT_SYNTHESIZED, message, None, "save_state() and load_state(...)"))
+        _require_own_state(state_of)
         return CircuitModule(self._circuit, self._library, GhdlSimulation(self._circuit))
 
     @property
     def cycles(self) -> int:
         """The clocks that the last step has taken, by the circuit's own count."""
-        function = self._instance.function("cycles")
-        function.restype = ctypes.c_uint32
-        return int(function(ctypes.c_void_p(self._context.device)))
+        return _cycles(self._instance)
+
+
+class TracedCircuitModule(TracedModule):
+    """A circuit in a simulation that stops after nodes, so that the module has the events of its last step."""
+
+    def __init__(
+        self, project: SimulatedProject, library: ctypes.CDLL, simulation: GhdlSimulation, level: TraceLevel
+    ) -> None:
+        self._circuit = project
+        self._simulation = simulation
+        self._bus = _attached(project, library, simulation)
+        super().__init__(project, library, level)
+
+    def another(self, *, state_of: CompiledModule | None = None) -> "TracedCircuitModule":
+        """A further module of the same circuit, in a simulation of its own; states are not shared between circuits."""
+        _require_own_state(state_of)
+        simulation = GhdlSimulation(self._circuit, _TRACES)
+        return TracedCircuitModule(self._circuit, self._library, simulation, self._level)
+
+    @property
+    def cycles(self) -> int:
+        """The clocks that the last step has taken, those included in which the circuit waited to be looked at."""
+        return _cycles(self._instance)
+
+
+def _attached(project: SimulatedProject, library: ctypes.CDLL, simulation: GhdlSimulation) -> _Bus:
+    """The driver reaches this simulation from now on; what it calls lives as long as what is returned."""
+    calls = (_WRITE(_caught(simulation.write)), _WRITE(_caught(simulation.read)), _WAIT(_caught(simulation.wait)))
+    bus = _Bus(*calls, None)
+    getattr(library, f"{project.name}_attach")(ctypes.byref(bus))
+    return bus
+
+
+def _require_own_state(state_of: CompiledModule | None) -> None:
+    if state_of is not None:
+        message = "a circuit has its state inside: modules cannot share it"
+        raise ExecutionError(Diagnostic(Code.NOT_SYNTHESIZED, message, None, "save_state() and load_state(...)"))
+
+
+def _cycles(instance: Instance) -> int:
+    function = instance.function("cycles")
+    function.restype = ctypes.c_uint32
+    return int(function(ctypes.c_void_p(instance.context.device)))
 
 
 def _caught(function: Callable[..., None]) -> Callable[..., int]:

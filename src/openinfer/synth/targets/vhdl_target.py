@@ -4,12 +4,11 @@ import sys
 from dataclasses import dataclass, replace
 from typing import Any
 
-from openinfer.check.events import TraceLevel
 from openinfer.errors import Code, Diagnostic, GraphError
 from openinfer.synth.devices.description import DeviceArch
 from openinfer.synth.memory.placed import MemoryRules, Placed
 from openinfer.synth.report.profile import Profile
-from openinfer.synth.run.circuit import CircuitModule, built_circuit
+from openinfer.synth.run.circuit import CircuitModule, TracedCircuitModule, built_circuit
 from openinfer.synth.run.timed import TimedRun
 from openinfer.synth.targets.facts import Feature, Numerics
 from openinfer.synth.targets.project import ProjectOptions
@@ -56,11 +55,8 @@ def _passes(_wanted: Passes, _rules: MemoryRules) -> tuple[Pass, ...]:
     return ()
 
 
-def _built(project: VhdlProject, options: BuildOptions) -> CircuitModule:
-    if options.trace is not TraceLevel.OFF:
-        message = "a circuit does not say what its nodes do: there are no traces of it"
-        raise GraphError(Diagnostic(Code.NOT_SYNTHESIZED, message, None, "trace the simulator, or C"))
-    return built_circuit(project, options.cc, options.flags)
+def _built(project: VhdlProject, options: BuildOptions) -> CircuitModule | TracedCircuitModule:
+    return built_circuit(project, options.cc, options.flags, options.trace)
 
 
 def _profile(_project: VhdlProject, _cc: str, _trial: TimedRun) -> Profile:

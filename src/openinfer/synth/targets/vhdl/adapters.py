@@ -3,13 +3,15 @@
 import re
 
 from openinfer.synth.targets.vhdl.host import resource
-from openinfer.synth.targets.vhdl.unit import HEAD
+from openinfer.synth.targets.vhdl.unit import HEAD, TRACES
 
 ADAPTERS = ("spi", "wishbone", "axi4lite")
 _BUS = ("bus_valid", "bus_write", "bus_addr", "bus_wdata", "bus_rdata", "bus_ready")
 _WIDTHS = {"bus_addr": "std_logic_vector(3 downto 0)"} | dict.fromkeys(
     ("bus_wdata", "bus_rdata"), "std_logic_vector(7 downto 0)"
 )
+
+_TRACED = "generic map (traces => traces)"
 
 
 def adapter_files(name: str) -> dict[str, str]:
@@ -44,7 +46,7 @@ def _wrapped(name: str, adapter: str) -> str:
             f"-- The whole circuit behind {adapter}.",
             HEAD,
             f"entity {name}_{adapter} is",
-            "  port (",
+            f"{TRACES}  port (",
             "    clk : in std_logic;",
             "    rst : in std_logic;",
             *lines,
@@ -56,7 +58,7 @@ def _wrapped(name: str, adapter: str) -> str:
             *signals,
             "begin",
             f"  adapter : entity work.oi_{adapter} port map (\n    {_folded(mapped)}\n  );",
-            f"  circuit : entity work.{name} port map (\n    {_folded(inner)}\n  );",
+            f"  circuit : entity work.{name} {_TRACED} port map (\n    {_folded(inner)}\n  );",
             "end architecture;",
             "",
         ]
@@ -76,7 +78,7 @@ def _bench(bench: str, name: str, adapter: str) -> str:
         first, last = bench.index(begin), bench.index(end)
         bench = bench[: first + len(begin)] + parts[mark] + bench[last:]
     ports = ", ".join(f"{one} => {one}" for one in ("clk", "rst", *(one for one, _, _ in _ports(adapter)), "busy"))
-    instance = f"  circuit : entity work.NAME_{adapter} port map (\n    {_folded(ports)}\n  );\n"
+    instance = f"  circuit : entity work.NAME_{adapter} {_TRACED} port map (\n    {_folded(ports)}\n  );\n"
     first, last = bench.index("  circuit :"), bench.index("  );\n") + len("  );\n")
     bench = bench[:first] + instance + bench[last:]
     return bench.replace("NAME_tb", f"NAME_{adapter}_tb").replace("NAME", name)

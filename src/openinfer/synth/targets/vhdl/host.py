@@ -12,9 +12,10 @@ from openinfer.synth.targets.c.host_source import HostSource
 from openinfer.synth.targets.c.memory_calls import MemoryCalls
 from openinfer.synth.targets.c.source import SourcePrinters, source_printers
 from openinfer.synth.targets.c.tables import table_definition, table_function
-from openinfer.synth.targets.c.trace_points import trace_code
 from openinfer.synth.targets.cstyle.host.function import Function
 from openinfer.synth.targets.vhdl.map import CircuitMap
+from openinfer.synth.targets.vhdl.stops import StopPrinter
+from openinfer.synth.targets.vhdl.traces import TraceStops
 
 _CALLS = MemoryCalls()
 
@@ -58,12 +59,13 @@ uint32_t {name}_cycles(const void *device);
 class DriverSource:
     """Prints the driver of a program."""
 
-    def __init__(self, host: HostSource, places: CircuitMap) -> None:
+    def __init__(self, host: HostSource, places: CircuitMap, traces: TraceStops) -> None:
         self._host = host
         self._name = host.name
         self._upper = host.name.upper()
         self._placed: Placed = host.placed
         self._places = places
+        self._stops = StopPrinter(traces, places)
         self.printers: SourcePrinters = source_printers(host.placed, host.name)
 
     def text(self) -> str:
@@ -90,16 +92,18 @@ class DriverSource:
             '#include "runtime.h"',
             "",
         ]
-        parts = ["\n".join(includes), self._device(), entry.plumbing(), trace_code(name, []), *tables]
-        parts += [self._block(), functions]
+        parts = ["\n".join(includes), self._device(), entry.plumbing(), *tables]
+        parts += [self._stops.text(name, self.printers), self._block(), functions]
         return "\n".join(parts) + entry.errors()
 
     def _device(self) -> str:
         """The circuit's side: what is the same for all programs, and its functions for others."""
         name, upper, places = self._name, self._upper, self._places
         text = resource("driver", "device.c").replace("oi_bus", f"{name}_bus")
-        for word in ("CONTROL", "ADDRESS", "DATA", "FAILURE", "CYCLES", "IDENTITY"):
+        for word in ("CONTROL", "ADDRESS", "DATA", "FAILURE", "CYCLES", "STOP", "CHOICE", "NUMBER", "IDENTITY"):
             text = text.replace(f"OI_{word}", f"{upper}_BUS_{word}")
+        text = text.replace("NAME_context", f"{name}_context").replace("OI_TRACE", f"{upper}_TRACE")
+        text = text.replace("OI_LARGEST", str(self._stops.largest))
         text = text.replace("OI_STATE_BYTES", f"{upper}_STATE_BYTES").replace("OI_ARENA_AT", str(places.arena_at))
         return f"""{text}
 #define oi_shown(device, at) (at)
@@ -137,7 +141,13 @@ int32_t {name}_oi_settle(void *device)
     return ((oi_circuit *)device)->is_lost ? {self._lost} : -1;
 }}
 
-void {name}_oi_close(void *device) {{ free(device); }}
+void {name}_oi_close(void *device)
+{{
+#ifdef {upper}_TRACE
+    if (device != NULL) free(((oi_circuit *)device)->seen);
+#endif
+    free(device);
+}}
 
 /* An output of a step; one whose sizes have no values has no elements. */
 __attribute__((unused)) static void oi_show(void *device, const void *at, size_t bytes, size_t most)
@@ -241,7 +251,7 @@ static int fail({name}_context *c, {name}_status status, int32_t failure)
 static int {self.printers.blocks.functions.name("entry")}({name}_context *c)
 {{
     int32_t failure;
-{sizes}    if (oi_step(c->device, &failure)) failure = {self._lost};
+{sizes}    if (oi_step(c, &failure)) failure = {self._lost};
     return has_failed(c, failure);
 }}
 """
@@ -279,7 +289,7 @@ int {name}_init({name}_context *c, void *arena, size_t arena_bytes, void *state,
         {file.failed(file.of_caller(SMALL_MEMORY))};
         return {upper}_ERROR_MEMORY;
     }}
-    *d = (oi_circuit){{ attached, arena, {given}, 0 }};
+    *d = (oi_circuit){{ .bus = attached, .arena = arena, .state = {given} }};
     if (d->bus.read == NULL || oi_read(d, {upper}_BUS_IDENTITY, &identity, 1) || identity != 0x4f) {{
         free(d);
         {missing};

@@ -45,11 +45,11 @@ class VhdlProject(HostedProject):
         self.sequencer = Sequencer(placed, self.places, self.name, in_logic=in_logic)
         if self.sequencer.problems:
             raise GraphError(*dict.fromkeys(self.sequencer.problems))
-        self._driver = DriverSource(self._host, self.places)
+        self._driver = DriverSource(self._host, self.places, self.sequencer.traces)
         self._driver_text = self._driver.text()
         self._words = HostFile(placed, self.name)
-        self.reported: tuple[Reported, ...] = ()
-        """Nothing is traced inside a circuit."""
+        self.reported: tuple[Reported, ...] = self.sequencer.traces.reported
+        """What the host is told where the circuit stops for traces."""
 
     @property
     def build_options(self) -> ProjectOptions:

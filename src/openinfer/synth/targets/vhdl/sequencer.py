@@ -68,6 +68,7 @@ from openinfer.synth.targets.vhdl.require import refusal
 from openinfer.synth.targets.vhdl.sizes import SizeCode
 from openinfer.synth.targets.vhdl.slices import CellGrid, SliceCode
 from openinfer.synth.targets.vhdl.tables import TableCode
+from openinfer.synth.targets.vhdl.traces import TraceStops
 from openinfer.synth.targets.vhdl.unit import KernelUnit, UnitCall
 
 _HANDSHAKE = 2
@@ -88,6 +89,7 @@ class Sequencer:
         self.name = name
         self._program = placed.program
         self._names = ProgramNames(placed, places, self.code)
+        self.traces = TraceStops(placed, self.code, self._names)
         self._sizes = SizeCode(placed.program, self.code, self._names)
         self._indices = IndexCode(self.code, self._names.named)
         self._operands = OperandCode(placed, places, self.code, self._names)
@@ -108,6 +110,7 @@ class Sequencer:
             nbytes = integer(places.state_bytes)
             code.copy(places.at(0), places.at(places.kept_at), nbytes, places.state_bytes)
         checks = self.placed.checks.blocks["entry"]
+        self.traces.begin("entry")
         self._body(self._program.blocks["entry"], checks.steps)
         for size, own in self._names.sizes.items():
             code.store(code.buffer(places.size(size), I64, 1), integer(0), own)
@@ -134,8 +137,14 @@ class Sequencer:
 
     def _body(self, steps: Sequence[Step], checks: Sequence[StepChecks]) -> None:
         for step, checked in zip(steps, checks, strict=True):
-            if not isinstance(step, Mark):
-                self._step(step, checked)
+            if isinstance(step, Mark):
+                self.traces.mark(step)
+                continue
+            # A call has been executed when its block begins: what is wrong with its arguments comes first.
+            self.traces.stop(call=step.node if isinstance(checked, CallChecks) else None)
+            self._step(step, checked)
+            self.traces.follow(step)
+        self.traces.stop()
 
     def _step(self, step: Step, checks: StepChecks) -> None:
         match step, checks:
@@ -285,6 +294,7 @@ class Sequencer:
     def _block(self, name: str, frame: BlockFrame) -> None:
         """A block, written out."""
         before, self._names.frame = self._names.frame, frame
+        self.traces.begin(name)
         self._body(self._program.blocks[name], self.placed.checks.blocks[name].steps)
         self._names.frame = before
 
@@ -305,6 +315,7 @@ class Sequencer:
         }
         loops = [(name, one) for name, (index, one) in integers.items() if not index.is_chosen]
         chosen = {name: one for name, (index, one) in integers.items() if index.is_chosen}
+        self.traces.stop()
         self._block(step.block, BlockFrame(given, chosen, loops))
 
     def _consumer(self, step: CallStep, sizes: Sequence[str]) -> None:

@@ -19,6 +19,8 @@ class StateMachine:
     """The state that lines go to; None where nothing leads on."""
     clocks: Clocks = field(default_factory=lambda: Clocks.of(1))
     """What the states so far take, from the first one on."""
+    holds: dict[int, list[list[str]]] = field(default_factory=dict)
+    """Where circuits for traces wait for the host, once or several times, and what they tell it."""
     _load: int = 0
     _asked: set[str] = field(default_factory=set)
 
@@ -75,7 +77,7 @@ class StateMachine:
 
     def label(self) -> int:
         """The state that is open, if nothing is in it yet; else the next."""
-        if self.now is None or self.states[self.now]:
+        if self.now is None or self.states[self.now] or self.now in self.holds:
             self.step()
         assert self.now is not None
         return self.now
@@ -95,5 +97,24 @@ class StateMachine:
         """The alternatives of the case statement."""
         found: list[str] = []
         for number, lines in enumerate(self.states):
-            found += [f"when {number} =>", *(f"  {line}" for line in lines or ["null;"])]
+            found += [f"when {number} =>", *(f"  {line}" for line in self._held(number, lines or ["null;"]))]
         return found
+
+    def hold(self, lines: list[str]) -> int:
+        """The host can be told something here, before anything else is done; in which state that is."""
+        if self.now is None or self.states[self.now]:
+            self.step()
+        assert self.now is not None
+        self.holds.setdefault(self.now, []).append(lines)
+        return self.now
+
+    def _held(self, number: int, lines: list[str]) -> list[str]:
+        if number not in self.holds:
+            return lines
+        holds = self.holds[number]
+        found = [f"if traces and tracing = '1' and told < {len(holds)} then"]
+        for at, told in enumerate(holds):
+            found += [f"  if told = {at} then", *(f"    {line}" for line in told), "  end if;"]
+        found.append("  stopped <= not trace_resume;")
+        found.append("  if trace_resume = '1' then told := told + 1; end if;")
+        return [*found, "else", "  told := 0;", *(f"  {line}" for line in lines), "end if;"]

@@ -6,6 +6,7 @@ from openinfer.synth.targets.vhdl.lanes import LANE_REQUEST, LaneUnit, lane_port
 from openinfer.synth.targets.vhdl.sequencer import Sequencer
 from openinfer.synth.targets.vhdl.unit import (
     HEAD,
+    TRACES,
     KernelUnit,
     entity,
     machine_text,
@@ -22,6 +23,7 @@ def sequencer_ports(sequencer: Sequencer) -> list[tuple[str, str, str]]:
         ("busy", "out", "std_logic"),
         ("failed", "out", "std_logic"),
         ("failure", "out", "unsigned(15 downto 0)"),
+        *_TRACE,
         *memory_ports(sequencer.places.shape, has_rom=True),
     ]
     for unit in sequencer.units.values():
@@ -32,6 +34,17 @@ def sequencer_ports(sequencer: Sequencer) -> list[tuple[str, str, str]]:
         ]
         found += [(f"{unit.name}_{port}", "out", type_) for port, type_ in _told(unit)]
     return found
+
+
+_TRACE = (
+    ("tracing", "in", "std_logic"),
+    ("trace_resume", "in", "std_logic"),
+    ("trace_select", "in", "unsigned(15 downto 0)"),
+    ("stopped", "out", "std_logic"),
+    ("trace_stop", "out", "unsigned(15 downto 0)"),
+    ("trace_number", "out", "signed(63 downto 0)"),
+)
+"""What the host and the sequencer say to each other where the circuit stops."""
 
 
 def _told(unit: KernelUnit) -> list[tuple[str, str]]:
@@ -48,11 +61,13 @@ def sequencer_text(sequencer: Sequencer) -> str:
             machine.states[call.state][:0] = lines
     name = f"{sequencer.name}_sequencer"
     starts = [f"{unit.name}_start <= '0';" for unit in sequencer.units.values()]
-    defaults = [*starts, *request_defaults(has_rom=True)]
-    head = "-- Runs the steps of the program, one after the other.\n"
+    silent = ["stopped <= '0';", "trace_stop <= (others => '0');", "trace_number <= (others => '0');"]
+    defaults = [*starts, *silent, *request_defaults(has_rom=True)]
+    machine.variables["told"] = f"natural range 0 to {max(map(len, machine.holds.values()), default=0)} := 0"
+    head = "-- Runs the steps of the program, one after the other. Made for traces, it stops after nodes.\n"
     resets = ["busy <= '0';", "failed <= '0';", "failure <= (others => '0');"]
     body = machine_text(name, [], machine, defaults, resets)
-    return head + entity(name, sequencer_ports(sequencer)) + "\n" + body
+    return head + entity(name, sequencer_ports(sequencer), TRACES) + "\n" + body
 
 
 def product_bits(units: Sequence[KernelUnit]) -> tuple[int, int]:
@@ -94,6 +109,7 @@ def top_text(sequencer: Sequencer) -> str:
     word, rom = f"std_logic_vector({8 * shape.ram_bytes - 1} downto 0)", f"unsigned({shape.rom_bits - 1} downto 0)"
     address = f"unsigned({shape.ram_bits - 1} downto 0)"
     signals = ["  signal start, busy_now, failed : std_logic;", "  signal failure : unsigned(15 downto 0);"]
+    signals += [f"  signal {port} : {type_};" for port, _, type_ in _TRACE]
     signals += [
         f"  signal ram_q : {word};",
         f"  signal ram_addr, ram_waddr : {address};",
@@ -140,11 +156,11 @@ def top_text(sequencer: Sequencer) -> str:
     ]
     parts = [
         "-- The whole circuit. Whoever asks for memory says so; all others say nothing, which is zero.",
-        entity(name, ports),
+        entity(name, ports, TRACES),
         f"architecture rtl of {name} is",
         *signals,
         "begin",
-        "  busy <= busy_now;",
+        "  busy <= busy_now and not stopped;",
         *both,
         *_instances(sequencer),
         "end architecture;",
@@ -156,13 +172,13 @@ def top_text(sequencer: Sequencer) -> str:
 def _instances(sequencer: Sequencer) -> list[str]:
     name, shape = sequencer.name, sequencer.places.shape
     bus = ["bus_valid", "bus_write", "bus_addr", "bus_wdata", "bus_rdata", "bus_ready"]
-    ports = {one: one for one in (*bus, "start", "failed", "failure", "ram_q")}
+    ports = {one: one for one in (*bus, "start", "failed", "failure", "ram_q", *(own for own, _, _ in _TRACE))}
     ports |= {"busy": "busy_now"} | {one: f"host_{one}" for one in _REQUEST}
     generics = f"generic map (address_bits => {shape.ram_bits}, word_bits => {8 * shape.ram_bytes}) "
     found = [_instance("host_port", "oi_bus", ports, generics)]
     ports = {one: one for one, _, _ in sequencer_ports(sequencer)} | {"busy": "busy_now"}
     ports |= {one: f"sequencer_{one}" for one in (*_REQUEST, "rom_addr")}
-    found.append(_instance("sequencer", f"{name}_sequencer", ports))
+    found.append(_instance("sequencer", f"{name}_sequencer", ports, "generic map (traces => traces) "))
     for unit in sequencer.units.values():
         ports = {one: f"{unit.name}_{one}" for one, _, _ in unit.ports()}
         ports |= {one: one for one in ("ram_q", "rom_q", "lanes_q") if one in ports}

@@ -147,10 +147,14 @@ def product_ports(one: int, other: int) -> list[tuple[str, str, str]]:
     ]
 
 
-def entity(name: str, ports: Sequence[tuple[str, str, str]]) -> str:
+TRACES = "  generic (traces : boolean := false);\n"
+"""Whether a circuit stops for traces."""
+
+
+def entity(name: str, ports: Sequence[tuple[str, str, str]], generics: str = "") -> str:
     """An entity with a clock and a reset."""
     lines = [f"    {port} : {mode} {type_}" for port, mode, type_ in (*_CLOCK, *ports)]
-    return f"{HEAD}\nentity {name} is\n  port (\n" + ";\n".join(lines) + "\n  );\nend entity;\n"
+    return f"{HEAD}\nentity {name} is\n{generics}  port (\n" + ";\n".join(lines) + "\n  );\nend entity;\n"
 
 
 _CLOCK = (("clk", "in", "std_logic"), ("rst", "in", "std_logic"))

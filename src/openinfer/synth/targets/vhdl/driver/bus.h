@@ -14,5 +14,8 @@ enum {
     OI_DATA = 2,
     OI_FAILURE = 3,
     OI_CYCLES = 5,
+    OI_STOP = 9,
+    OI_CHOICE = 11,
+    OI_NUMBER = 12,
     OI_IDENTITY = 15,
 };

@@ -6,6 +6,9 @@ typedef struct {
     oi_bus bus;
     unsigned char *arena, *state;
     int is_lost;
+#ifdef OI_TRACE
+    unsigned char *seen; /* the value that the trace is told */
+#endif
 } oi_circuit;
 
 static int oi_write(oi_circuit *d, uint8_t reg, const void *bytes, size_t count)
@@ -61,15 +64,50 @@ __attribute__((unused)) static void oi_set(void *device, void *at, int bits, int
     }
 }
 
-/* Runs a step: whether the circuit could not be reached; *failure is negative if the step has not failed. */
-static int oi_step(oi_circuit *d, int32_t *failure)
+#ifdef OI_TRACE
+/* A number that the circuit holds where it has stopped. */
+__attribute__((unused)) static int64_t oi_number(oi_circuit *d, unsigned which)
 {
+    const unsigned char choice[2] = { (unsigned char)which, (unsigned char)(which >> 8) };
+    unsigned char bytes[8] = { 0 };
+    uint64_t number = 0;
+    if (oi_write(d, OI_CHOICE, choice, 2) || oi_read(d, OI_NUMBER, bytes, 8)) return 0;
+    for (int i = 7; i >= 0; --i) number = number << 8 | bytes[i];
+    return (int64_t)number;
+}
+
+/* A value where the circuit has stopped, until the next one is asked for; one without sizes has no elements. */
+__attribute__((unused)) static const void *oi_value(oi_circuit *d, int64_t address, size_t bytes, size_t most)
+{
+    if (bytes == 0 || bytes > most) return NULL;
+    if (d->seen == NULL) d->seen = calloc(1, OI_LARGEST);
+    if (d->seen == NULL || oi_receive(d, (uint32_t)address, d->seen, bytes)) return NULL;
+    return d->seen;
+}
+
+static void oi_stopped(NAME_context *c, uint32_t stop);
+#endif
+
+/* Runs a step: whether the circuit could not be reached; *failure is negative if the step has not failed. */
+static int oi_step(NAME_context *c, int32_t *failure)
+{
+    oi_circuit *const d = c->device;
     unsigned char status = 1, number[2];
     *failure = -1;
+#ifdef OI_TRACE
+    const unsigned char on = 4;
+    if (c->trace != NULL) status = 3;
+#endif
     if (oi_write(d, OI_CONTROL, &status, 1)) return 1;
     while (status & 1) {
         if (d->bus.wait != NULL && d->bus.wait(d->bus.user)) d->is_lost = 1;
         if (oi_read(d, OI_CONTROL, &status, 1)) return 1;
+#ifdef OI_TRACE
+        if (!(status & 4)) continue;
+        if (oi_read(d, OI_STOP, number, 1) || oi_read(d, OI_STOP + 1, number + 1, 1)) return 1;
+        oi_stopped(c, number[0] | (uint32_t)number[1] << 8);
+        if (oi_write(d, OI_CONTROL, &on, 1)) return 1;
+#endif
     }
     if (!(status & 2)) return 0;
     if (oi_read(d, OI_FAILURE, number, 1) || oi_read(d, OI_FAILURE + 1, number + 1, 1)) return 1;

@@ -1,10 +1,15 @@
 -- The register bus: eight bits of data, valid and ready. The master holds its request until ready is 1 for one clock.
 --
---   0  read: bit 0 a step is running, bit 1 the last one has failed; write 1: a step begins
+--   0  read: bit 0 a step is running, bit 1 the last one has failed, bit 2 it waits at a stop for traces;
+--      write 1: a step begins; 3: a step begins that stops for traces, in circuits that are made for them; 4: it goes on
 --   1  write: the address in memory, four bytes, the lowest first
---   2  read, write: a byte of memory at the address, which then is the next one; not while a step is running
+--   2  read, write: a byte of memory at the address, which then is the next one; not while a step is running, unless it waits
 --   3  read: the number of the failure, the low byte; 4: the high byte
 --   5  read: the clocks of the last step, the lowest byte; 6, 7, 8: the others
+--   9  read: the number of the stop, the low byte; 10: the high byte
+--  11  write: which number of the stop is looked at, two bytes, the lower first: the dynamic sizes, the addresses of
+--      the values that nodes have written, the indices of loops
+--  12  read: a byte of it, of eight, the lowest first, and then the next one
 --  15  read: 0x4F
 library ieee;
 use ieee.std_logic_1164.all;
@@ -26,6 +31,12 @@ entity oi_bus is
     busy : in std_logic;
     failed : in std_logic;
     failure : in unsigned(15 downto 0);
+    tracing : out std_logic;
+    trace_resume : out std_logic;
+    trace_select : out unsigned(15 downto 0);
+    stopped : in std_logic;
+    trace_stop : in unsigned(15 downto 0);
+    trace_number : in signed(63 downto 0);
     ram_addr : out unsigned(address_bits - 1 downto 0);
     ram_waddr : out unsigned(address_bits - 1 downto 0);
     ram_write : out std_logic;
@@ -41,9 +52,15 @@ architecture rtl of oi_bus is
   signal address : unsigned(31 downto 0) := (others => '0');
   signal cycles : unsigned(31 downto 0) := (others => '0');
   signal starting : std_logic := '0';
+  signal is_traced, resuming : std_logic := '0';
+  signal chosen : unsigned(15 downto 0) := (others => '0');
+  signal place : unsigned(2 downto 0) := (others => '0');
 begin
   bus_ready <= ready;
   start <= starting;
+  tracing <= is_traced;
+  trace_resume <= resuming;
+  trace_select <= chosen;
   ram_size <= "00";
 
   process (clk)
@@ -53,6 +70,7 @@ begin
     if rising_edge(clk) then
       ready <= '0';
       starting <= '0';
+      resuming <= '0';
       ram_write <= '0';
       ram_addr <= (others => '0');
       ram_waddr <= (others => '0');
@@ -73,8 +91,12 @@ begin
               when 0 =>
                 if bus_write = '1' then
                   starting <= bus_wdata(0) and not busy;
+                  resuming <= bus_wdata(2) and busy;
+                  if bus_wdata(0) = '1' then
+                    is_traced <= bus_wdata(1);
+                  end if;
                 else
-                  bus_rdata <= "000000" & failed & (busy or starting);
+                  bus_rdata <= "00000" & stopped & failed & (busy or starting);
                 end if;
               when 1 =>
                 if bus_write = '1' then
@@ -83,7 +105,7 @@ begin
               when 2 =>
                 data := (others => '0');
                 data(7 downto 0) := bus_wdata;
-                if busy = '0' then
+                if busy = '0' or stopped = '1' then
                   address <= address + 1;
                   if bus_write = '1' then
                     ram_waddr <= oi_u(address, address_bits);
@@ -101,8 +123,20 @@ begin
               when 6 => bus_rdata <= std_logic_vector(cycles(15 downto 8));
               when 7 => bus_rdata <= std_logic_vector(cycles(23 downto 16));
               when 8 => bus_rdata <= std_logic_vector(cycles(31 downto 24));
+              when 9 => bus_rdata <= std_logic_vector(trace_stop(7 downto 0));
+              when 10 => bus_rdata <= std_logic_vector(trace_stop(15 downto 8));
+              when 11 =>
+                if bus_write = '1' then
+                  chosen <= unsigned(bus_wdata) & chosen(15 downto 8);
+                  place <= "000";
+                end if;
+              when 12 =>
+                bus_rdata <= std_logic_vector(oi_u(shift_right(trace_number, 8 * to_integer(place)), 8));
+                if bus_write = '0' then
+                  place <= place + 1;
+                end if;
               when 15 => bus_rdata <= x"4F";
-              when 9 | 10 | 11 | 12 | 13 | 14 => null;
+              when 13 | 14 => null;
             end case;
           end if;
         when 1 => state <= 2;
@@ -116,6 +150,7 @@ begin
         state <= 0;
         ready <= '0';
         starting <= '0';
+        resuming <= '0';
         address <= (others => '0');
       end if;
     end if;

@@ -1,12 +1,13 @@
 -- Drives the register bus by commands, a line each, from the standard input:
 --   w RR HEX   writes bytes to a register        r RR N   reads so many bytes, and prints them
---   g          waits for the end of a step
+--   g          waits for the end of a step, or for a stop of one that is traced
 library ieee;
 use ieee.std_logic_1164.all;
 use ieee.numeric_std.all;
 use std.textio.all;
 
 entity NAME_tb is
+  generic (traces : boolean := false);
 end entity;
 
 architecture sim of NAME_tb is
@@ -23,7 +24,7 @@ architecture sim of NAME_tb is
 begin
   clk <= not clk after 5 ns when not is_over else '0';
 
-  circuit : entity work.NAME port map (
+  circuit : entity work.NAME generic map (traces => traces) port map (
     clk => clk, rst => rst, bus_valid => bus_valid, bus_write => bus_write, bus_addr => bus_addr,
     bus_wdata => bus_wdata, bus_rdata => bus_rdata, bus_ready => bus_ready, busy => busy
   );
