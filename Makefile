@@ -114,7 +114,7 @@ test-vhdl: $(VENV)/.dev $(VENV)/.examples tools
 	@$(call installed,ghdl-llvm,ghdl-llvm)
 	@$(call installed,yosys,yosys)
 	@$(call installed,nextpnr-ice40,nextpnr-ice40)
-	$(BIN)/python -m tests.synth.vhdl.suite --programs 500 --checked 10 --route --record
+	$(BIN)/python -m tests.synth.vhdl.suite --programs 500 --traced 50 --checked 30 --route --record
 	$(BIN)/python -m tests.synth.vhdl.networks --images 100 --route --spotter
 
 # The same on a GPU of this machine, with the figures of bench/gpu, as one file. For another machine, which needs nothing

@@ -80,8 +80,9 @@ def measured(network: Network) -> Footprint:
     with ModelLoader.open(network.model) as model:
         plan = Synthesizer("cortex-m4", name=NAME).synthesize(model, load_graph(network.graph))
         found = plan.footprint()
-    if found is None or found.unmeasured:
-        sys.exit(f"not measured: {'; '.join(found.unmeasured) if found else 'no compiler'} (make bench-cortex-m)")
+    assert isinstance(found, Footprint), "a microcontroller"
+    if found.unmeasured:
+        sys.exit(f"not measured: {'; '.join(found.unmeasured)} (make bench-cortex-m)")
     return found
 
 

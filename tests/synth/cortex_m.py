@@ -16,6 +16,7 @@ from tests.synth.small_models import SMALL_MODELS
 from openinfer import Executor, ModelLoader, Simulator, graph, load_graph, quantize
 from openinfer.synth.pipeline import Synthesizer
 from openinfer.synth.plan import Plan
+from openinfer.synth.report.footprint import Footprint
 from openinfer.synth.targets.project import Golden
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -146,7 +147,7 @@ def test_the_report_measures_code_stack_and_instructions(tmp_path: Path) -> None
     small = SMALL_MODELS["mlp"]
     plan = Synthesizer("cortex-m4", name="mlp").synthesize(small.saved(tmp_path), graph(small.text))
     found = plan.footprint()
-    assert found is not None
+    assert isinstance(found, Footprint)
     assert found.unmeasured == ()
     assert found.is_counted
     assert found.code is not None

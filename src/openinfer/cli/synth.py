@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from openinfer.ir import Graph
     from openinfer.synth.devices.description import DeviceArch
     from openinfer.synth.plan import Plan
+    from openinfer.synth.report.fabric import CircuitFootprint
     from openinfer.synth.report.footprint import Footprint
     from openinfer.synth.targets.target import Passes
 
@@ -307,7 +308,9 @@ def _sizes(folder: Path, written: list[Path]) -> dict[str, int]:
     return {path.relative_to(folder).as_posix(): path.stat().st_size for path in sorted(written)}
 
 
-def _text(plan: "Plan", facts: dict[str, Any], looking: Looking, report: bool, measured: "Footprint | None") -> str:
+def _text(
+    plan: "Plan", facts: dict[str, Any], looking: Looking, report: bool, measured: "Footprint | CircuitFootprint | None"
+) -> str:
     parts = [looking.text(), _summary(facts)] if looking.seen else [_summary(facts)]
     parts += [] if measured is None else [measured.text()]
     if report:

@@ -18,6 +18,7 @@ from openinfer.synth.memory.weights import WeightLayout
 from openinfer.synth.passes.fuse.ledger import InexactNode, LedgerEntry
 from openinfer.synth.program.ir import Value
 from openinfer.synth.report.arena_map import arena_svg
+from openinfer.synth.report.fabric import CircuitFootprint
 from openinfer.synth.report.footprint import Footprint
 from openinfer.synth.report.html import plan_html
 from openinfer.synth.report.profile import Profile
@@ -150,8 +151,8 @@ class Plan:
         options = BuildOptions(cc, tuple(flags), trace_level(trace), node_budget, weight_memory(weights))
         return self.target.build(self.project, options)
 
-    def footprint(self) -> Footprint | None:
-        """What the program takes of a device without an operating system, measured where its tools are here.
+    def footprint(self) -> Footprint | CircuitFootprint | None:
+        """What the program takes of a device without an operating system, or of an FPGA, measured by tools found here.
 
         None for other devices: what they take is this machine's to say (``build``, ``profile``).
         """

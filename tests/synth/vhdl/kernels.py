@@ -88,6 +88,20 @@ def simulate(cases: Sequence[CircuitCase], folder: Path) -> Iterator[str]:
     return iter(run(arguments, folder, "\n".join(lines) + "\n").splitlines())
 
 
+def mapped_failure(cases: Sequence[CircuitCase], folder: Path) -> str | None:
+    """What GHDL and yosys say against the circuits of simulated cases: what cannot be mapped, or is a latch."""
+    rows = resources("openinfer.synth.targets.vhdl") / "synth" / "complete.awk"
+    try:
+        for one in cases:
+            text = run(["ghdl", "--synth", "--std=08", "--out=verilog", one.unit.name], folder)
+            (folder / f"{one.unit.name}.v").write_text(run(["awk", rows.read_text("utf-8")], folder, text), "ascii")
+        files = " ".join(f"{one.unit.name}.v" for one in cases)
+        run(["yosys", "-q", "-p", f"read_verilog {files}; proc; check -assert; select -assert-none t:$dlatch"], folder)
+    except AssertionError as error:
+        return str(error)
+    return None
+
+
 def run(arguments: Sequence[str], folder: Path, given: str = "") -> str:
     ended = subprocess.run(arguments, cwd=folder, capture_output=True, text=True, input=given, check=False)
     assert ended.returncode == 0, ended.stdout[-3000:] + ended.stderr[-3000:]
@@ -135,4 +149,4 @@ def cases_for(name: str, dtype: DType, most: int | None) -> list[Case]:
     return [one for one in found if sum(array.size for array in one.arrays if array is not None) <= 4000]
 
 
-__all__ = ["OPS", "CircuitCase", "cases_for", "circuit_case", "run_cases"]
+__all__ = ["OPS", "CircuitCase", "cases_for", "circuit_case", "mapped_failure", "run_cases"]

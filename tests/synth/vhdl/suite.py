@@ -12,18 +12,19 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.differential.programs.judging import Subject, judge, model_of, outcomes, simulator
 from tests.differential.programs.structures import program_of
 from tests.synth.suite import RECORD, Device, Verdict, recorded
-from tests.synth.vhdl.kernels import OPS, CircuitCase, cases_for, circuit_case, run_cases
+from tests.synth.vhdl.kernels import OPS, CircuitCase, cases_for, circuit_case, mapped_failure, run_cases
 
 from openinfer import Simulator, Synthesizer, graph
 from openinfer.dtypes import DType
 from openinfer.sim.compare import compare, read_trace
+from openinfer.synth.report.fabric import CircuitFootprint
 
 BATCH = 8
 """Kernels of one simulation: those that wait take time in every clock."""
@@ -57,8 +58,8 @@ def circuits(name: str, dtype: DType, most: int) -> Iterator[CircuitCase]:
     yield from islice((one for one in made if one is not None), most)
 
 
-def judged(names: list[str], most: int) -> OpVerdict:
-    """Some ops on all their integer dtypes, many in one simulation."""
+def judged(names: list[str], most: int, *, maps: bool) -> OpVerdict:
+    """Some ops on all their integer dtypes, many in one simulation; and what GHDL and yosys say of their circuits."""
     verdict, waiting = OpVerdict(), list[tuple[str, CircuitCase]]()
     for name in names:
         for dtype in integer_dtypes(name):
@@ -70,7 +71,11 @@ def judged(names: list[str], most: int) -> OpVerdict:
         batch = waiting[first : first + BATCH]
         cases = [circuit_case(one.record, one.case, at) for at, (_, one) in enumerate(batch)]
         with TemporaryDirectory() as folder:
-            results = list(run_cases([one for one in cases if one is not None], Path(folder)))
+            made = [one for one in cases if one is not None]
+            results = list(run_cases(made, Path(folder)))
+            refused = mapped_failure(made, Path(folder)) if maps else None
+        if refused is not None:
+            verdict.failures.append(f"{', '.join(one.record.name for one in made)}: {refused}")
         for (dtype_name, _), (one, error) in zip(batch, results, strict=True):
             if error is None:
                 verdict.passed[one.record.name, dtype_name] += 1
@@ -80,8 +85,8 @@ def judged(names: list[str], most: int) -> OpVerdict:
 
 
 def op_failures(names: list[str], most: int) -> list[str]:
-    """What is wrong with integer cases of ops."""
-    return judged(names, most).failures
+    """What is wrong with integer cases of ops in GHDL."""
+    return judged(names, most, maps=False).failures
 
 
 def program_failure(seed: int) -> str | None:
@@ -141,10 +146,12 @@ def checked_failure(seed: int) -> str | None:
 
 def routing_failure() -> str | None:
     """What yosys and nextpnr say against a small circuit, mapped to an iCE40, placed and routed."""
-    with TemporaryDirectory() as folder:
-        Synthesizer("ice40-up5k", name="net").synthesize(None, graph(ROUTED)).emit(folder)
-        ended = subprocess.run(["make", "-s", "pnr"], cwd=folder, capture_output=True, text=True, check=False)
-    return f"make pnr: {ended.stderr[-2000:]}" if ended.returncode else None
+    measured = Synthesizer("ice40-up5k", name="net").synthesize(None, graph(ROUTED)).footprint()
+    assert isinstance(measured, CircuitFootprint)
+    print(measured.text(), flush=True)
+    if measured.unmeasured or not measured.hertz or "ICESTORM_LC" not in measured.used:
+        return f"routed: {measured}"
+    return None
 
 
 def device() -> Device:
@@ -157,7 +164,7 @@ def run_ops(names: list[str], cases: int, *, notes: bool) -> int:
     """All ops, several at a time; how many cases are wrong."""
     whole = OpVerdict()
     with ProcessPoolExecutor() as pool:
-        for found in pool.map(partial(judged, most=cases), [[name] for name in names]):
+        for found in pool.map(partial(judged, most=cases, maps=True), [[name] for name in names]):
             whole.add(found)
             whole.refused |= found.refused
             for failure in found.failures:
@@ -179,19 +186,24 @@ def main() -> int:
     parser.add_argument("--record", action="store_true", help="note what passed for docs/ops.md")
     parser.add_argument("--programs", type=int, default=100)
     parser.add_argument("--checked", type=int, default=0, help="projects of programs that yosys checks")
+    parser.add_argument("--traced", type=int, default=0, help="programs whose traces are compared as well")
     parser.add_argument("--first", type=int, default=0, help="the seed of the first program")
     parser.add_argument("--route", action="store_true", help="map, place and route a circuit as well")
     options = parser.parse_args()
     count = run_ops(options.ops, options.cases, notes=options.record) if options.ops else 0
-    found = [routing_failure()] if options.route else []
-    seeds = range(options.first, options.first + options.programs)
+    first = options.first
     with ProcessPoolExecutor() as pool:
-        found += pool.map(program_failure, seeds)
-        found += pool.map(checked_failure, range(options.first, options.first + options.checked))
-    for failure in filter(None, found):
-        print(failure, flush=True)
-        count += 1
-    print(f"{options.programs} programs in the simulator, in C and as circuits, {options.checked} checked by yosys")
+        found = chain(
+            [routing_failure()] if options.route else [],
+            pool.map(program_failure, range(first, first + options.programs)),
+            pool.map(traced_failure, range(first, first + options.traced)),
+            pool.map(checked_failure, range(first, first + options.checked)),
+        )
+        for failure in filter(None, found):
+            print(failure, flush=True)
+            count += 1
+    print(f"{options.programs} programs in the simulator, in C and as circuits")
+    print(f"{options.traced} traced, {options.checked} checked by yosys")
     print(f"{count} failures")
     return min(count, 1)
 

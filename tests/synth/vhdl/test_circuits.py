@@ -1,5 +1,6 @@
 """Circuits in GHDL: ops, programs and projects give what the simulator gives; what has floats is refused."""
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from openinfer import GraphError, ModelLoader, Simulator, Synthesizer, graph
 from openinfer.ir.values import quote
 from openinfer.oinf import save_file
 from openinfer.ops import Array
+from openinfer.synth.report.fabric import CircuitFootprint
 from openinfer.synth.run.circuit import CircuitModule
 from openinfer.synth.targets.project import Golden
 
@@ -171,3 +173,23 @@ def test_hostile_names_stay_inside_comments_and_identifiers(start: int, tmp_path
     plan.emit(tmp_path / "out")
     ended = subprocess.run(["make", "-s"], cwd=tmp_path / "out", capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr[:2000]
+
+
+def test_quotients_by_constants_can_be_mapped(tmp_path: Path) -> None:
+    """GHDL does not compare constants when it makes a netlist: signs of constants are written out."""
+    files = Synthesizer("generic-fpga", name="net").synthesize(layers(tmp_path), graph(LAYERS)).files()
+    texts = [str(text) for path, text in files.items() if "_flatten" in path]
+    assert any("rest" in text for text in texts), "something is divided"
+    assert not any(word in text for text in texts for word in ("oi_abs(to_signed", ") < 0) /="))
+
+
+def test_what_a_circuit_takes_is_measured_by_the_tools_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = Synthesizer("ice40-up5k").synthesize(None, graph(SMALL))
+    found = shutil.which
+    monkeypatch.setattr(shutil, "which", lambda name: None if name == "yosys" else found(name))
+    measured = plan.footprint()
+    assert isinstance(measured, CircuitFootprint)
+    assert measured.clocks == plan.facts()["circuit"]["clocks"]
+    assert measured.unmeasured == ("cells and memories are not measured: there is no yosys",)
+    monkeypatch.setattr(shutil, "which", lambda _name: None)
+    assert plan.footprint() == CircuitFootprint(unmeasured=("nothing is measured: there is no ghdl",))

@@ -14,6 +14,9 @@ def circuit_text(facts: dict[str, Any]) -> str:
       look first at net_k0_add: line 3: op add(x, x) >> y
     """
     lines = ["circuit", f"  a step takes {_clocks(facts['clocks'])}"]
+    outside = facts.get("outside")
+    if outside is not None:
+        lines.append(f"  {outside['bytes']:,} bytes of weights are outside; clocks of waiting for them are not counted")
     if "lanes" in facts:
         lanes = facts["lanes"]
         lines.append(f"  {lanes['count']} lanes add a term in {lanes['use']:.1%} of the clocks of their kernels")

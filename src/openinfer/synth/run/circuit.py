@@ -34,6 +34,10 @@ class SimulatedProject(RunnableProject, Protocol):
     def bench(self) -> Mapping[str, str]:
         """The test bench."""
 
+    @property
+    def memory_files(self) -> Mapping[str, str]:
+        """What the bench reads: the weights that are outside of the circuit."""
+
 
 def built_circuit(
     project: SimulatedProject, cc: str, flags: Sequence[str], trace: TraceLevel
@@ -61,7 +65,7 @@ class GhdlSimulation:
         folder = Path(tempfile.mkdtemp(prefix="openinfer-"))
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         texts = {**project.rtl, **project.bench}
-        for path, text in texts.items():
+        for path, text in {**texts, **project.memory_files}.items():
             target = folder / path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text, encoding="ascii", newline="\n")

@@ -18,6 +18,7 @@ from openinfer.synth.passes.fuse.ledger import InexactNode
 from openinfer.synth.passes.fuse.pair import FusionRule
 from openinfer.synth.passes.simplify import Simplify
 from openinfer.synth.program.ir import Program
+from openinfer.synth.report.fabric import CircuitFootprint
 from openinfer.synth.report.footprint import Footprint
 from openinfer.synth.report.profile import Profile
 from openinfer.synth.run.library import FLAGS
@@ -121,7 +122,7 @@ class Target(Generic[P]):
     profile: Callable[[P, str, TimedRun], Profile]
     """A project built with a compiler, and timed on this machine."""
 
-    footprint: Callable[[P], Footprint] | None = None
+    footprint: Callable[[P], Footprint | CircuitFootprint] | None = None
     """What a project takes of the device, measured by its own tools; None where that is this machine's business."""
     facts: Callable[[P], dict[str, Any]] = lambda _project: {}
     """What a plan says of a project beyond what all plans say."""

@@ -16,6 +16,7 @@ from openinfer.synth.targets.target import BuildOptions, Pass, Passes, Target
 from openinfer.synth.targets.vhdl.facts import circuit_facts
 from openinfer.synth.targets.vhdl.machine import FpgaMachine, fpga_machine
 from openinfer.synth.targets.vhdl.project import VhdlProject
+from openinfer.synth.targets.vhdl_footprint import circuit_footprint
 
 
 def vhdl_target(arch: DeviceArch) -> Target[VhdlProject]:
@@ -36,6 +37,7 @@ def vhdl_target(arch: DeviceArch) -> Target[VhdlProject]:
         build=_built,
         profile=_profile,
         on_device=True,
+        footprint=circuit_footprint,
         facts=_facts,
     )
 

@@ -1,6 +1,7 @@
 """The circuit behind buses that others know: SPI, Wishbone, AXI4-Lite. Each is an entity around the whole circuit."""
 
 import re
+from collections.abc import Sequence
 
 from openinfer.synth.targets.vhdl.host import resource
 from openinfer.synth.targets.vhdl.unit import HEAD, TRACES
@@ -14,16 +15,36 @@ _WIDTHS = {"bus_addr": "std_logic_vector(3 downto 0)"} | dict.fromkeys(
 _TRACED = "generic map (traces => traces)"
 
 
-def adapter_files(name: str) -> dict[str, str]:
-    """The adapters, and for each an entity with the circuit behind it."""
+Ports = Sequence[tuple[str, str, str]]
+"""Names, modes and types."""
+
+
+def adapter_files(name: str, memory: Ports) -> dict[str, str]:
+    """The adapters, and for each an entity with the circuit behind it; ``memory`` are its ports to memory outside."""
     found = {f"rtl/oi_{one}.vhd": resource("rtl", f"{one}.vhd") for one in ADAPTERS}
-    return found | {f"rtl/{name}_{one}.vhd": _wrapped(name, one) for one in ADAPTERS}
+    return found | {f"rtl/{name}_{one}.vhd": _wrapped(name, one, memory) for one in ADAPTERS}
 
 
-def adapter_benches(name: str) -> dict[str, str]:
+def bench_text(name: str, memory: Ports) -> str:
+    """The test bench of the circuit itself, with the memory outside if there is any."""
+    text = resource("tb", "tb.vhd")
+    if memory:
+        own = resource("tb", "memory.vhd")
+        signals, process = own.split("-- process\n")
+        text = text.replace("-- end of signals\n", f"-- end of signals\n{signals}")
+        text = text.replace("  process\n    variable told", f"{process}\n  process\n    variable told", 1)
+        text = text.replace("busy => busy\n", f"busy => busy,\n    {_wired(memory)}\n", 1)
+    return text.replace("NAME", name)
+
+
+def _wired(ports: Ports) -> str:
+    return ", ".join(f"{one} => {one}" for one, _, _ in ports)
+
+
+def adapter_benches(name: str, memory: Ports) -> dict[str, str]:
     """For each adapter, a test bench that takes the same lines as that of the circuit itself."""
-    bench = resource("tb", "tb.vhd")
-    return {f"tb/{name}_{one}_tb.vhd": _bench(bench, name, one) for one in ADAPTERS}
+    bench = bench_text("NAME", memory)
+    return {f"tb/{name}_{one}_tb.vhd": _bench(bench, name, one, memory) for one in ADAPTERS}
 
 
 def _ports(adapter: str) -> list[tuple[str, str, str]]:
@@ -34,13 +55,14 @@ def _ports(adapter: str) -> list[tuple[str, str, str]]:
     return [(port, mode, type_) for port, mode, type_ in rows if port not in ("clk", "rst", *_BUS)]
 
 
-def _wrapped(name: str, adapter: str) -> str:
+def _wrapped(name: str, adapter: str, memory: Ports) -> str:
     ports = _ports(adapter)
     lines = [f"    {port} : {mode} {type_};" for port, mode, type_ in ports]
     signals = [f"  signal {one} : {_WIDTHS.get(one, 'std_logic')};" for one in _BUS]
     own = [one for one, _, _ in ports]
     mapped = ", ".join(f"{one} => {one}" for one in ("clk", "rst", *own, *_BUS))
-    inner = ", ".join(f"{one} => {one}" for one in ("clk", "rst", *_BUS, "busy"))
+    inner = ", ".join(f"{one} => {one}" for one in ("clk", "rst", *_BUS, "busy", *(port for port, _, _ in memory)))
+    outside = [f"    {port} : {mode} {type_};" for port, mode, type_ in memory]
     return "\n".join(
         [
             f"-- The whole circuit behind {adapter}.",
@@ -50,6 +72,7 @@ def _wrapped(name: str, adapter: str) -> str:
             "    clk : in std_logic;",
             "    rst : in std_logic;",
             *lines,
+            *outside,
             "    busy : out std_logic",
             "  );",
             "end entity;",
@@ -69,7 +92,7 @@ def _folded(text: str) -> str:
     return text.replace(", ", ",\n    ")
 
 
-def _bench(bench: str, name: str, adapter: str) -> str:
+def _bench(bench: str, name: str, adapter: str, memory: Ports) -> str:
     """The bench of the circuit with another bus: other signals, another instance, another transfer."""
     own = resource("tb", f"{adapter}.vhd")
     parts = dict(re.findall(r"^-- (\w+)\n(.*?)(?=^-- \w+\n|\Z)", own, re.MULTILINE | re.DOTALL))
@@ -77,7 +100,8 @@ def _bench(bench: str, name: str, adapter: str) -> str:
         begin, end = f"-- {mark}\n", f"-- end of {mark}\n"
         first, last = bench.index(begin), bench.index(end)
         bench = bench[: first + len(begin)] + parts[mark] + bench[last:]
-    ports = ", ".join(f"{one} => {one}" for one in ("clk", "rst", *(one for one, _, _ in _ports(adapter)), "busy"))
+    own_ports = [port for port, _, _ in (*_ports(adapter), *memory)]
+    ports = ", ".join(f"{one} => {one}" for one in ("clk", "rst", *own_ports, "busy"))
     instance = f"  circuit : entity work.NAME_{adapter} {_TRACED} port map (\n    {_folded(ports)}\n  );\n"
     first, last = bench.index("  circuit :"), bench.index("  );\n") + len("  );\n")
     bench = bench[:first] + instance + bench[last:]

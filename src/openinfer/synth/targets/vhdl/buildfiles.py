@@ -95,6 +95,19 @@ def _lanes(places: CircuitMap) -> str:
     return f" {lanes.count} lanes multiply and add, with {lanes.words} words of weights in a memory of their own."
 
 
+def _kept(name: str, places: CircuitMap) -> str:
+    """Where weights are, those of the lanes included."""
+    shape = places.shape
+    if not shape.has_enable:
+        return ", which the configuration holds"
+    which = [*["these"] * shape.rom_is_outside, *["those of the lanes"] * shape.lanes_are_outside]
+    return f""". The device has no room for all weights:
+{" and ".join(which)} are outside, in a memory that `weights/{name}.hex` is the contents of (words of 32 bits, a line
+each, from address 0 on). The circuit asks for a word with `mem_valid` and `mem_addr`, an address in bytes, and holds
+both until `mem_ready` is 1 for one clock, with `mem_rdata`. While it waits it stands still; clocks of that are not in
+the numbers below"""
+
+
 def readme(name: str, device: str, places: CircuitMap, sequencer: Sequencer, *, has_sim: bool) -> str:
     """What is here, and how it is used."""
     kept = f", and as much again for a step that fails: {places.state_bytes} bytes" if places.keeps_state else ""
@@ -119,7 +132,7 @@ Made by OpenInfer for the device {device}. VHDL-2008 with `numeric_std` alone; t
 | `make driver` | compiles the driver | a C compiler |
 
 **Memory.** {places.ram_bytes} bytes that change (the state{kept}; the arena {places.arena_bytes} bytes), in words of
-{places.shape.ram_bytes} bytes; {places.rom_bytes} bytes of weights, which the configuration holds.
+{places.shape.ram_bytes} bytes; {places.rom_bytes} bytes of weights{_kept(name, places)}.
 
 **Circuit.** A sequencer of {len(sequencer.code.machine.states)} states, and {len(sequencer.units)} kernels. A step that
 does not fail takes {_clocks(sequencer.clocks)}; `plan.json` has those of each kernel.{_lanes(places)}

@@ -1,8 +1,8 @@
 """Division of integers, a bit of the quotient in each clock. Quotients are truncated, as in C."""
 
-from openinfer.loops.ir import Binary
+from openinfer.loops.ir import Binary, Const, Scalar
 from openinfer.synth.targets.vhdl.clocks import Clocks
-from openinfer.synth.targets.vhdl.expressions import Expressions, Wire, WireVariable
+from openinfer.synth.targets.vhdl.expressions import Expressions, Wire, WireVariable, number
 from openinfer.synth.targets.vhdl.ranges import WireType
 from openinfer.synth.targets.vhdl.states import StateMachine
 
@@ -16,11 +16,11 @@ def divide(machine: StateMachine, expressions: Expressions, value: Binary, into:
     count = machine.variable("count", f"natural range 0 to {bits}")
     is_negative = machine.variable("sign", "boolean")
     machine.step()
-    machine.line(f"{rest} := {_magnitude(left, bits)};")
-    machine.line(f"{by} := {_magnitude(right, bits)};")
+    machine.line(f"{rest} := {_magnitude(value.left, left, bits)};")
+    machine.line(f"{by} := {_magnitude(value.right, right, bits)};")
     machine.line(f"{over} := (others => '0');", 0)
     machine.line(f"{count} := {bits};", 0)
-    machine.line(f"{is_negative} := {_sign(value.op, left, right)};", 0)
+    machine.line(f"{is_negative} := {_sign(value, left, right)};", 0)
     machine.step()
     loop = machine.label()
     after = machine.fresh()
@@ -39,12 +39,22 @@ def divide(machine: StateMachine, expressions: Expressions, value: Binary, into:
     machine.line(f"{into.name} := {signed.to(into.type)};", 2)
 
 
-def _magnitude(one: Wire, bits: int) -> str:
-    return Wire(f"oi_abs({one.text})", WireType("unsigned", one.type.bits)).to(WireType("unsigned", bits))
+def _magnitude(value: Scalar, one: Wire, bits: int) -> str:
+    """How large a number is; that of a constant is written out, since some tools do not compare constants."""
+    wide = WireType("unsigned", bits)
+    if isinstance(value, Const):
+        return number(abs(int(value.value)), wide)
+    return Wire(f"oi_abs({one.text})", WireType("unsigned", one.type.bits)).to(wide)
 
 
-def _sign(op: str, left: Wire, right: Wire) -> str:
-    """Whether the result is negative: the quotient if signs differ, the remainder as the dividend is."""
-    if left.type.kind == "unsigned":
+def _is_negative(value: Scalar, one: Wire) -> str:
+    if one.type.kind == "unsigned" or (isinstance(value, Const) and int(value.value) >= 0):
         return "false"
-    return f"(({left.text} < 0) /= ({right.text} < 0))" if op == "div" else f"({left.text} < 0)"
+    return "true" if isinstance(value, Const) else f"({one.text} < 0)"
+
+
+def _sign(value: Binary, left: Wire, right: Wire) -> str:
+    """Whether the result is negative: the quotient if signs differ, the remainder as the dividend is."""
+    own = _is_negative(value.left, left)
+    other = _is_negative(value.right, right) if value.op == "div" else "false"
+    return own if other == "false" else f"({own} /= {other})"

@@ -4,6 +4,7 @@ from typing import Any
 
 from openinfer.synth.targets.vhdl.clocks import Clocks
 from openinfer.synth.targets.vhdl.lanes import LaneUnit
+from openinfer.synth.targets.vhdl.outside import image
 from openinfer.synth.targets.vhdl.project import VhdlProject
 from openinfer.synth.targets.vhdl.unit import KernelUnit
 
@@ -18,6 +19,7 @@ def circuit_facts(project: VhdlProject) -> dict[str, Any]:
         "ram_word_bytes": places.shape.ram_bytes,
         "ram_has_write_port": places.shape.has_write_port,
         "rom_bytes": places.rom_bytes,
+        "outside": _outside(project),
         "rom_word_bytes": places.shape.rom_bytes,
         "sequencer_states": len(sequencer.code.machine.states),
         "kernels": [_unit(unit, project.about(unit)) for unit in units],
@@ -34,6 +36,15 @@ def circuit_facts(project: VhdlProject) -> dict[str, Any]:
             "use": lane_use(on_lanes, lanes.count),
         }
     return found
+
+
+def _outside(project: VhdlProject) -> dict[str, Any] | None:
+    """The weights for which the device has no room; clocks in which the circuit waits for them are not computed."""
+    shape = project.places.shape
+    if not shape.has_enable:
+        return None
+    nbytes = len(image(project.places, project.blob))
+    return {"bytes": nbytes, "elements": shape.rom_is_outside, "lanes": shape.lanes_are_outside}
 
 
 def lane_use(units: list[LaneUnit], lanes: int) -> float:

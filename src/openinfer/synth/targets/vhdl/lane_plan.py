@@ -91,6 +91,12 @@ class LanePlan:
     words: tuple[int, ...]
     """The lowest bits are the weight of the first lane."""
 
+    @property
+    def behind_one(self) -> "LanePlan":
+        """The same with a word in front that nothing reads."""
+        shape = replace(self.shape, words=self.shape.words + 1)
+        return LanePlan(shape, self.products, {key: at + 1 for key, at in self.bases.items()}, (0, *self.words))
+
 
 def lane_plan(placed: Placed, contents: WeightContents, multipliers: int | None, bits: int | None) -> LanePlan | None:
     """The plan of a program's lanes; None if nothing runs on any."""

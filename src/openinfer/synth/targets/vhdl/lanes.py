@@ -317,19 +317,32 @@ class LaneStream:
         ]
 
 
-def lanes_text(name: str, lanes: LaneShape, words: tuple[int, ...]) -> str:
-    """The lanes of a circuit, with the memory of their weights."""
+def lanes_text(name: str, lanes: LaneShape, words: tuple[int, ...], *, are_outside: bool) -> str:
+    """The lanes of a circuit, with the memory of their weights unless that is outside."""
     width = lanes.count * lanes.weight_bits
     rows = ",\n    ".join(f'"{word:0{width}b}"' for word in words)
     depth = max(len(words), 2)
     bits = lanes.weight_bits
     filled = rows if len(words) > 1 else f"{rows},\n    {rows}"
-    return f"""-- {lanes.count} lanes, which multiply and add once a clock, and {len(words)} words of weights for them.
+    given = f"\n    word : in std_logic_vector({width - 1} downto 0);" * are_outside
+    memory = (
+        ""
+        if are_outside
+        else f"""  type words_t is array (0 to {depth - 1}) of std_logic_vector({width - 1} downto 0);
+  constant words : words_t := (
+    {filled}
+  );
+  signal word : natural range 0 to {depth - 1};
+"""
+    )
+    chosen = "" if are_outside else f"  word <= to_integer(addr) when addr < {depth} else 0;\n"
+    where = " outside" * are_outside
+    return f"""-- {lanes.count} lanes, which multiply and add once a clock; {len(words)} words of weights{where}.
 {HEAD}
 entity {name}_lanes is
   port (
     clk : in std_logic;
-    addr : in unsigned({lanes.address_bits - 1} downto 0);
+    addr : in unsigned({lanes.address_bits - 1} downto 0);{given}
     a : in std_logic_vector({lanes.factor_bits - 1} downto 0);
     step : in std_logic;
     first : in std_logic;
@@ -340,21 +353,15 @@ entity {name}_lanes is
 end entity;
 
 architecture rtl of {name}_lanes is
-  type words_t is array (0 to {depth - 1}) of std_logic_vector({width - 1} downto 0);
-  constant words : words_t := (
-    {filled}
-  );
-  signal word : natural range 0 to {depth - 1};
-  signal row, weights : std_logic_vector({width - 1} downto 0) := (others => '0');
+{memory}  signal row, weights : std_logic_vector({width - 1} downto 0) := (others => '0');
   signal sums, kept : std_logic_vector({lanes.count * lanes.sum_bits - 1} downto 0) := (others => '0');
 begin
   q <= kept({lanes.sum_bits - 1} downto 0);
-  word <= to_integer(addr) when addr < {depth} else 0;
-
+{chosen}
   process (clk)
   begin
     if rising_edge(clk) then
-      row <= words(word);
+      row <= {"word" if are_outside else "words(word)"};
       weights <= row;
       -- Sums are kept, and given one after the other, while the lanes compute the next ones.
       if keep = '1' then

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from openinfer.synth.devices.description import DeviceArch
 from openinfer.synth.devices.sections import Fpga
 from openinfer.synth.targets.cpu.machine import no_target
+from openinfer.synth.targets.vhdl.fit import MemoryFit, MemoryNeed, memory_fit
 from openinfer.synth.targets.vhdl.lane_plan import LanePlan
 
 
@@ -14,13 +15,12 @@ class FpgaMachine:
 
     fpga: Fpga
 
-    def has_write_port(self, ram: int, rom: int, lanes: LanePlan | None) -> bool:
-        """Whether what changes fits into blocks that are read and written at once, beside all that is read only."""
-        both = [one for one in self.fpga.blocks if one.has_write_port]
-        if len(both) == len(self.fpga.blocks):
-            return True
-        words = 0 if lanes is None else lanes.shape.words * lanes.shape.count * lanes.shape.weight_bits
-        return 8 * (ram + rom) + words <= sum(one.count * one.bits for one in both)
+    def fit(self, ram: MemoryNeed, rom: MemoryNeed, lanes: LanePlan | None) -> MemoryFit | None:
+        """Where memories go; None if what changes has no room."""
+        words = MemoryNeed(0, 0, 0)
+        if lanes is not None:
+            words = MemoryNeed(1, lanes.shape.words, lanes.shape.count * lanes.shape.weight_bits)
+        return memory_fit(self.fpga.blocks, ram, rom, words)
 
     def products_in_logic(self, lanes: LanePlan | None) -> bool:
         """Whether lanes take all multipliers."""

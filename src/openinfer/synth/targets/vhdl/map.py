@@ -15,9 +15,11 @@ from openinfer.synth.memory.weights import weights_in
 from openinfer.synth.program.ir import IntegerStep, KernelStep, Value, Weight
 from openinfer.synth.targets.vhdl.code import MemoryPlace
 from openinfer.synth.targets.vhdl.contents import WeightContents
+from openinfer.synth.targets.vhdl.fit import MemoryNeed
 from openinfer.synth.targets.vhdl.lane_plan import LanePlan, lane_plan
 from openinfer.synth.targets.vhdl.machine import FpgaMachine
 from openinfer.synth.targets.vhdl.ports import MemoryShape
+from openinfer.synth.targets.vhdl.require import no_room
 from openinfer.synth.targets.vhdl.rom import RomLayout, rom_layout
 
 _SIZE = 8
@@ -100,20 +102,31 @@ def memory_map(placed: Placed, machine: FpgaMachine) -> CircuitMap:
     alignment = placed.rules.alignment
     state, arena = (aligned(one, alignment) for one in (placed.state_bytes, placed.arena_bytes))
     sizes = tuple(program.sizes)
-    rom = max(layout.size, 8)
     widest = max((_bytes(one) for one in _stored(placed)), default=1)
     has_integers = bool(sizes or program.tables) or any(isinstance(step, IntegerStep) for step in program.steps())
     ram_bytes = 8 if has_integers else widest
     kept = [one for one in placed.weights.pieces.values() if layout.has(one.offset)]
     rom_bytes = max((_bytes(piece.dtype) for piece in kept), default=1)
+    used = max(state * (2 if placed.can_tear else 1) + arena + _SIZE * len(sizes), 8)
+    fit = machine.fit(
+        MemoryNeed(ram_bytes, -(-used // ram_bytes), 8),
+        MemoryNeed(1, -(-max(layout.size, 8) // rom_bytes), 8 * rom_bytes),
+        lanes,
+    )
+    if fit is None:
+        raise no_room(placed, used, ram_bytes)
+    layout = layout.behind(8) if fit.rom_is_outside else layout
+    lanes = lanes.behind_one if lanes is not None and fit.lanes_are_outside else lanes
     total = state * 2 + arena + _SIZE * len(sizes) + 8
     shape = MemoryShape(
         ram_bits=max(total.bit_length(), 4),
-        rom_bits=max(rom.bit_length(), 4),
+        rom_bits=max(max(layout.size, 8).bit_length(), 4),
         ram_bytes=ram_bytes,
         rom_bytes=rom_bytes,
-        has_write_port=machine.has_write_port(total, rom, lanes),
+        has_write_port=fit.has_write_port,
         lanes=None if lanes is None else lanes.shape,
+        rom_is_outside=fit.rom_is_outside,
+        lanes_are_outside=lanes is not None and fit.lanes_are_outside,
     )
     return CircuitMap(shape, state, placed.can_tear, arena, sizes, layout, lanes, contents)
 

@@ -39,7 +39,7 @@ architecture rtl of {name}_ram is
   type lane_t is array (0 to {depth - 1}) of std_logic_vector(7 downto 0);
   type bytes_t is array (0 to {width - 1}) of std_logic_vector(7 downto 0);
   signal {words} : natural range 0 to {depth - 1};
-  signal enable : std_logic_vector({width - 1} downto 0);
+  signal writes : std_logic_vector({width - 1} downto 0);
   signal given, found : bytes_t;{chosen}
   signal place : unsigned({max(low, 1) - 1} downto 0) := (others => '0');
 begin
@@ -60,7 +60,7 @@ begin
       last := first + 8;
     end if;
     for l in 0 to {width - 1} loop
-      enable(l) <= oi_bit(write = '1' and l >= first and l < last);
+      writes(l) <= oi_bit(write = '1' and l >= first and l < last);
     end loop;
     for l in 0 to {width - 1} loop
       -- A lane is given the byte that belongs there, whatever is aligned so.
@@ -92,17 +92,17 @@ begin
     end if;
   end process;
 
-{_aligned("found", width)}
+{aligned_text("found", width)}
 end architecture;
 """
 
 
-_TWO_PORTS = """        if enable(l) = '1' then
+_TWO_PORTS = """        if writes(l) = '1' then
           cells(written) <= given(l);
         end if;
         found(l) <= cells(word);
 """
-_ONE_PORT = """        if enable(l) = '1' then
+_ONE_PORT = """        if writes(l) = '1' then
           cells(word) <= given(l);
         else
           found(l) <= cells(word);
@@ -123,12 +123,13 @@ def _words(depth: int, bits: int, low: int, *, has_write_port: bool) -> str:
 {choice("word", "place_of")}"""
 
 
-def _aligned(found: str, width: int) -> str:
-    """The answer from the byte on that was asked for."""
+def aligned_text(found: str, width: int, into: str = "q") -> str:
+    """The answer from the byte on that was asked for, of a word in bytes."""
     if width == 1:
-        return f"  q <= {found}(0);"
+        return f"  {into} <= {found}(0);"
     parts = [
-        f"  q({8 * at + 7} downto {8 * at}) <= {found}((to_integer(place) + {at}) mod {width});" for at in range(width)
+        f"  {into}({8 * at + 7} downto {8 * at}) <= {found}((to_integer(place) + {at}) mod {width});"
+        for at in range(width)
     ]
     return "\n".join(parts)
 
@@ -175,6 +176,12 @@ begin
     found(l) <= row(8 * l + 7 downto 8 * l);
   end generate;
 
-{_aligned("found", width)}
+{aligned_text("found", width)}
 end architecture;
 """
+
+
+def gated(text: str) -> str:
+    """A memory, or whatever else has a clock alone, that stands still without a signal."""
+    text = text.replace("    clk : in std_logic;", "    clk : in std_logic;\n    enable : in std_logic;", 1)
+    return text.replace("if rising_edge(clk) then", "if rising_edge(clk) and enable = '1' then")

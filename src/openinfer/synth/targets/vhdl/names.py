@@ -18,9 +18,9 @@ use variable vmode vprop vunit wait when while with xnor xor
 _DECLARED = """
 bit boolean character false ieee integer line natural numeric_std oi positive real runtime signed state std std_logic
 std_logic_1164 std_logic_vector std_ulogic string text time to_signed to_unsigned true unsigned work busy clk failed
-failure rst start stopped told traces tracing
+enable failure rst start stopped told traces tracing
 """  # what the circuit of a program, or a library, has already
-_FAMILIES = re.compile(r"(bus|busy|host|lanes|oi|product|ram|rom|sequencer|trace)(_.*)?")
+_FAMILIES = re.compile(r"(bus|busy|host|lanes|mem|oi|product|ram|rom|sequencer|trace|weights)(_.*)?")
 """Names of signals inside the circuit."""
 
 

@@ -29,6 +29,15 @@ class MemoryShape:
     has_write_port: bool = True
     """Whether what changes can be read and written in one clock, at two addresses."""
     lanes: LaneShape | None = None
+    rom_is_outside: bool = False
+    """Whether the weights that are read element by element are behind a port to memory outside."""
+    lanes_are_outside: bool = False
+    """The same for those that lanes read."""
+
+    @property
+    def has_enable(self) -> bool:
+        """Whether the circuit stands still while it waits for weights from outside."""
+        return self.rom_is_outside or self.lanes_are_outside
 
     def address_bits(self, memory: MemoryName) -> int:
         """The width of a memory's addresses."""

@@ -18,14 +18,15 @@ from openinfer.synth.targets.cstyle.host.file import HostFile
 from openinfer.synth.targets.cstyle.library import KernelLibrary, UsedKernel
 from openinfer.synth.targets.cstyle.statements import Printed
 from openinfer.synth.targets.project import Files, Golden, ProjectOptions
-from openinfer.synth.targets.vhdl.adapters import adapter_benches, adapter_files
+from openinfer.synth.targets.vhdl.adapters import adapter_benches, adapter_files, bench_text
 from openinfer.synth.targets.vhdl.buildfiles import makefile, readme
 from openinfer.synth.targets.vhdl.host import DriverSource, bus_header, quiet, resource
 from openinfer.synth.targets.vhdl.lanes import lanes_text
 from openinfer.synth.targets.vhdl.machine import FpgaMachine
 from openinfer.synth.targets.vhdl.map import memory_map
-from openinfer.synth.targets.vhdl.memories import ram_text, rom_text
+from openinfer.synth.targets.vhdl.memories import gated, ram_text, rom_text
 from openinfer.synth.targets.vhdl.names import circuit_name
+from openinfer.synth.targets.vhdl.outside import image, image_text, memory_ports_of, weights_text
 from openinfer.synth.targets.vhdl.sequencer import Sequencer
 from openinfer.synth.targets.vhdl.top import product_bits, product_text, sequencer_text, top_text
 from openinfer.synth.targets.vhdl.unit import KernelUnit
@@ -83,13 +84,11 @@ class VhdlProject(HostedProject):
     @cached_property
     def rtl(self) -> dict[str, str]:
         """The circuit, in the order in which files are analysed."""
-        name, places = self.name, self.places
-        shape = places.shape
+        name = self.name
         texts = {
             "rtl/oi.vhd": resource("rtl", "support.vhd"),
             "rtl/oi_bus.vhd": resource("rtl", "bus.vhd"),
-            f"rtl/{name}_ram.vhd": ram_text(name, places.ram_bytes, shape),
-            f"rtl/{name}_rom.vhd": rom_text(name, places.rom.data(self.blob), shape.rom_bits, shape.rom_bytes),
+            **self._memories(),
             **self._shared(),
             **{f"rtl/{own}.vhd": text for own, text in self._entities.items()},
             f"rtl/{name}_sequencer.vhd": sequencer_text(self.sequencer),
@@ -100,26 +99,49 @@ class VhdlProject(HostedProject):
     @cached_property
     def adapters(self) -> dict[str, str]:
         """The circuit behind other buses, in the order in which files are analysed."""
-        return {path: f"{_MADE}{text}" for path, text in adapter_files(self.name).items()}
+        ports = memory_ports_of(self.places.shape)
+        return {path: f"{_MADE}{text}" for path, text in adapter_files(self.name, ports).items()}
+
+    def _memories(self) -> dict[str, str]:
+        """What changes, and the weights, or what asks for those that are outside."""
+        name, places, shape = self.name, self.places, self.places.shape
+        stands = gated if shape.has_enable else str
+        found = {f"rtl/{name}_ram.vhd": stands(ram_text(name, places.ram_bytes, shape))}
+        if not shape.rom_is_outside:
+            text = rom_text(name, places.rom.data(self.blob), shape.rom_bits, shape.rom_bytes)
+            found[f"rtl/{name}_rom.vhd"] = stands(text)
+        if shape.has_enable:
+            found[f"rtl/{name}_weights.vhd"] = weights_text(name, places, self.blob)
+        return found
 
     def _shared(self) -> dict[str, str]:
         """What kernels compute with together: lanes, and a multiplier where lanes take those of the device."""
         found, lanes, units = {}, self.places.lanes, [*self.sequencer.units.values()]
+        shape = self.places.shape
+        stands = gated if shape.has_enable else str
         if lanes is not None:
-            found[f"rtl/{self.name}_lanes.vhd"] = lanes_text(self.name, lanes.shape, lanes.words)
+            text = lanes_text(self.name, lanes.shape, lanes.words, are_outside=shape.lanes_are_outside)
+            found[f"rtl/{self.name}_lanes.vhd"] = stands(text)
         if any(unit.uses_product for unit in units):
-            found[f"rtl/{self.name}_product.vhd"] = product_text(self.name, *product_bits(units))
+            found[f"rtl/{self.name}_product.vhd"] = stands(product_text(self.name, *product_bits(units)))
         return found
 
     @property
     def bench(self) -> dict[str, str]:
         """The test bench."""
-        return {f"tb/{self.name}_tb.vhd": resource("tb", "tb.vhd").replace("NAME", self.name)}
+        return {f"tb/{self.name}_tb.vhd": bench_text(self.name, memory_ports_of(self.places.shape))}
 
     @property
     def adapter_benches(self) -> dict[str, str]:
         """The test benches of the circuit behind other buses."""
-        return adapter_benches(self.name)
+        return adapter_benches(self.name, memory_ports_of(self.places.shape))
+
+    @property
+    def memory_files(self) -> dict[str, str]:
+        """What memory outside holds, for those who fill it and for test benches."""
+        if not self.places.shape.has_enable:
+            return {}
+        return {f"weights/{self.name}.hex": image_text(image(self.places, self.blob))}
 
     def code(self) -> dict[str, str]:
         """The driver, as a compiler needs it."""
@@ -138,7 +160,7 @@ class VhdlProject(HostedProject):
         """All files but the plan, by their paths; golden values make a program that runs them in a simulation."""
         banner = self._host.banner()
         circuit = {**self.rtl, **self.adapters, **self.bench, **self.adapter_benches}
-        found: Files = {**circuit, **self._code(banner, zlib.crc32(self.blob))}
+        found: Files = {**circuit, **self.memory_files, **self._code(banner, zlib.crc32(self.blob))}
         found |= weight_files(self.name, self.options.weights, self.blob, self.placed.rules.alignment, banner)
         if golden:
             found["tb/main.c"] = banner + folded(selftest(self, golden))

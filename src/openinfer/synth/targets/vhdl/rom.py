@@ -17,6 +17,8 @@ class RomLayout:
     kept: tuple[tuple[int, int, int], ...]
     """First and last offsets in the blob, and the first one here."""
     size: int
+    first: int = 0
+    """Bytes in front of the first weight."""
 
     def at(self, offset: int) -> int:
         """Where something of the blob lies; what is not there at all stays so."""
@@ -24,6 +26,11 @@ class RomLayout:
             if first <= offset < end:
                 return offset - first + here
         return offset if offset < 0 else 0
+
+    def behind(self, nbytes: int) -> "RomLayout":
+        """The same behind a number of bytes."""
+        kept = tuple((first, end, here + nbytes) for first, end, here in self.kept)
+        return RomLayout(kept, self.size + nbytes, nbytes)
 
     def has(self, offset: int) -> bool:
         """Whether something of the blob is here."""

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from openinfer.synth.targets.vhdl.lanes import LANE_REQUEST, LaneUnit, lane_ports
+from openinfer.synth.targets.vhdl.outside import MEMORY_PORTS, memory_ports_of
 from openinfer.synth.targets.vhdl.sequencer import Sequencer
 from openinfer.synth.targets.vhdl.unit import (
     HEAD,
@@ -66,8 +67,9 @@ def sequencer_text(sequencer: Sequencer) -> str:
     machine.variables["told"] = f"natural range 0 to {max(map(len, machine.holds.values()), default=0)} := 0"
     head = "-- Runs the steps of the program, one after the other. Made for traces, it stops after nodes.\n"
     resets = ["busy <= '0';", "failed <= '0';", "failure <= (others => '0');"]
-    body = machine_text(name, [], machine, defaults, resets)
-    return head + entity(name, sequencer_ports(sequencer), TRACES) + "\n" + body
+    has_enable = sequencer.places.shape.has_enable
+    body = machine_text(name, [], machine, defaults, resets, has_enable=has_enable)
+    return head + entity(name, sequencer_ports(sequencer), TRACES, has_enable=has_enable) + "\n" + body
 
 
 def product_bits(units: Sequence[KernelUnit]) -> tuple[int, int]:
@@ -153,7 +155,14 @@ def top_text(sequencer: Sequencer) -> str:
         ("bus_rdata", "out", "std_logic_vector(7 downto 0)"),
         ("bus_ready", "out", "std_logic"),
         ("busy", "out", "std_logic"),
+        *memory_ports_of(shape),
     ]
+    if shape.has_enable:
+        signals.append("  signal enable : std_logic;")
+    if shape.lanes is not None and shape.lanes_are_outside:
+        signals.append(
+            f"  signal lanes_word : std_logic_vector({shape.lanes.count * shape.lanes.weight_bits - 1} downto 0);"
+        )
     parts = [
         "-- The whole circuit. Whoever asks for memory says so; all others say nothing, which is zero.",
         entity(name, ports, TRACES),
@@ -178,20 +187,22 @@ def _instances(sequencer: Sequencer) -> list[str]:
     found = [_instance("host_port", "oi_bus", ports, generics)]
     ports = {one: one for one, _, _ in sequencer_ports(sequencer)} | {"busy": "busy_now"}
     ports |= {one: f"sequencer_{one}" for one in (*_REQUEST, "rom_addr")}
-    found.append(_instance("sequencer", f"{name}_sequencer", ports, "generic map (traces => traces) "))
+    generics = "generic map (traces => traces) "
+    found.append(_instance("sequencer", f"{name}_sequencer", ports, generics, has_enable=shape.has_enable))
     for unit in sequencer.units.values():
         ports = {one: f"{unit.name}_{one}" for one, _, _ in unit.ports()}
         ports |= {one: one for one in ("ram_q", "rom_q", "lanes_q") if one in ports}
         if unit.uses_product:
             ports["product_q"] = f"product_q({sum(unit.product) - 1} downto 0)"
-        found.append(_instance(f"{unit.name}_unit", unit.name, ports))
+        found.append(_instance(f"{unit.name}_unit", unit.name, ports, has_enable=shape.has_enable))
     if any(unit.uses_product for unit in sequencer.units.values()):
         ports = {one: f"product_{one}" for one in "abq"}
-        found.append(_instance("product", f"{name}_product", ports, has_reset=False))
+        found.append(_instance("product", f"{name}_product", ports, has_reset=False, has_enable=shape.has_enable))
     if any(isinstance(unit, LaneUnit) for unit in sequencer.units.values()):
         lanes = {one.removeprefix("lanes_"): one for one in (*LANE_REQUEST, "lanes_q")}
         lanes["next_sum"] = lanes.pop("next")
-        found.append(_instance("lanes", f"{name}_lanes", lanes, has_reset=False))
+        lanes |= {"word": "lanes_word"} if shape.lanes_are_outside else {}
+        found.append(_instance("lanes", f"{name}_lanes", lanes, has_reset=False, has_enable=shape.has_enable))
     ram = {
         "addr": "ram_addr",
         "waddr": "ram_waddr",
@@ -200,15 +211,30 @@ def _instances(sequencer: Sequencer) -> list[str]:
         "wdata": "ram_wdata",
         "q": "ram_q",
     }
-    found.append(_instance("ram", f"{name}_ram", ram, has_reset=False))
-    found.append(_instance("rom", f"{name}_rom", {"addr": "rom_addr", "q": "rom_q"}, has_reset=False))
+    found.append(_instance("ram", f"{name}_ram", ram, has_reset=False, has_enable=shape.has_enable))
+    if shape.has_enable:
+        own = [*("rom_addr", "rom_q") * shape.rom_is_outside, *("lanes_addr", "lanes_word") * shape.lanes_are_outside]
+        outside = {one: one for one in (*own, *(port for port, _, _ in MEMORY_PORTS))}
+        found.append(_instance("weights", f"{name}_weights", outside, has_enable=True))
+    if not shape.rom_is_outside:
+        rom = {"addr": "rom_addr", "q": "rom_q"}
+        found.append(_instance("rom", f"{name}_rom", rom, has_reset=False, has_enable=shape.has_enable))
     return found
 
 
 _REQUEST = ("ram_addr", "ram_waddr", "ram_write", "ram_size", "ram_wdata")
 
 
-def _instance(label: str, of: str, ports: dict[str, str], generics: str = "", *, has_reset: bool = True) -> str:
-    wired = {"clk": "clk", **({"rst": "rst"} if has_reset else {}), **ports}
+def _instance(
+    label: str,
+    of: str,
+    ports: dict[str, str],
+    generics: str = "",
+    *,
+    has_reset: bool = True,
+    has_enable: bool = False,
+) -> str:
+    wired = {"clk": "clk", **({"rst": "rst"} if has_reset else {}), **({"enable": "enable"} if has_enable else {})}
+    wired |= ports
     lines = ",\n    ".join(f"{port} => {signal}" for port, signal in wired.items())
     return f"  {label} : entity work.{of} {generics}port map (\n    {lines}\n  );"

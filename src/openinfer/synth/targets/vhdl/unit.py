@@ -112,8 +112,16 @@ class KernelUnit:
             for at, (base, memory) in enumerate(zip(self.bases, self.memories, strict=True))
             if at not in self.varying()
         ]
-        machine = machine_text(self.name, constants, self.machine, self._defaults(), ["failed <= '0';"])
-        return "\n".join([*notes, entity(self.name, self.ports()), machine])
+        machine = machine_text(
+            self.name,
+            constants,
+            self.machine,
+            self._defaults(),
+            ["failed <= '0';"],
+            has_enable=self.shape.has_enable,
+        )
+        head = entity(self.name, self.ports(), has_enable=self.shape.has_enable)
+        return "\n".join([*notes, head, machine])
 
     def _defaults(self) -> list[str]:
         zeros = [f"{one} <= (others => '0');" for one in ("product_a", "product_b")]
@@ -151,9 +159,10 @@ TRACES = "  generic (traces : boolean := false);\n"
 """Whether a circuit stops for traces."""
 
 
-def entity(name: str, ports: Sequence[tuple[str, str, str]], generics: str = "") -> str:
-    """An entity with a clock and a reset."""
-    lines = [f"    {port} : {mode} {type_}" for port, mode, type_ in (*_CLOCK, *ports)]
+def entity(name: str, ports: Sequence[tuple[str, str, str]], generics: str = "", *, has_enable: bool = False) -> str:
+    """An entity with a clock and a reset, and a signal without which it stands still."""
+    clock = (*_CLOCK, *[("enable", "in", "std_logic")] * has_enable)
+    lines = [f"    {port} : {mode} {type_}" for port, mode, type_ in (*clock, *ports)]
     return f"{HEAD}\nentity {name} is\n{generics}  port (\n" + ";\n".join(lines) + "\n  );\nend entity;\n"
 
 
@@ -161,7 +170,13 @@ _CLOCK = (("clk", "in", "std_logic"), ("rst", "in", "std_logic"))
 
 
 def machine_text(
-    name: str, declared: Sequence[str], machine: StateMachine, defaults: Sequence[str], resets: Sequence[str]
+    name: str,
+    declared: Sequence[str],
+    machine: StateMachine,
+    defaults: Sequence[str],
+    resets: Sequence[str],
+    *,
+    has_enable: bool,
 ) -> str:
     """An architecture of one process: what ports say in most clocks, then the states."""
     lines = [
@@ -173,10 +188,12 @@ def machine_text(
         *(f"    variable {own} : {type_};" for own, type_ in machine.variables.items()),
         "  begin",
         "    if rising_edge(clk) then",
+        *["      if enable = '1' then"] * has_enable,
         *(f"      {one}" for one in defaults),
         "      case state is",
         *(f"        {one}" for one in machine.cases()),
         "      end case;",
+        *["      end if;"] * has_enable,
         "      if rst = '1' then",
         "        state <= 0;",
         *(f"        {one}" for one in resets),

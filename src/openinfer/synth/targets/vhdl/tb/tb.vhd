@@ -7,7 +7,7 @@ use ieee.numeric_std.all;
 use std.textio.all;
 
 entity NAME_tb is
-  generic (traces : boolean := false);
+  generic (traces : boolean := false; memory_clocks : positive := 3);
 end entity;
 
 architecture sim of NAME_tb is
