@@ -40,14 +40,16 @@ class Watched:
     def spans(self, last: str = HTTP) -> dict[str, ReadableSpan]:
         """Those since the last time, by name. The last of them, that of a request, may end after its answer is read."""
         end = monotonic() + 60
-        while not any(one.name == last for one in self._exporter.get_finished_spans()):
-            assert monotonic() < end, last
+        while last not in self._names() and monotonic() < end:
             sleep(0.001)
-        found = self._exporter.get_finished_spans()
+        names, found = self._names(), self._exporter.get_finished_spans()
+        assert last in names
         self._exporter.clear()
-        names = [one.name for one in found]
         assert len(set(names)) == len(names), names
         return dict(zip(names, found, strict=True))
+
+    def _names(self) -> list[str]:
+        return [one.name for one in self._exporter.get_finished_spans()]
 
     def ask(self, request: Any, traceparent: str = SAMPLED) -> Any:
         return self.server.ask("/v2/models/m/infer", request, {"traceparent": traceparent}).facts
