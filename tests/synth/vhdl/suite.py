@@ -24,6 +24,7 @@ from tests.synth.vhdl.kernels import OPS, CircuitCase, cases_for, circuit_case, 
 from openinfer import Simulator, Synthesizer, graph
 from openinfer.dtypes import DType
 from openinfer.sim.compare import compare, read_trace
+from openinfer.synth.devices.description import DeviceArch
 from openinfer.synth.report.fabric import CircuitFootprint
 
 BATCH = 8
@@ -37,6 +38,15 @@ volatile { y: i8[4, 3]; }
 persistent { k: i32 @init(3); }
 block entry { op matmul(x, w) >> y; op relu(y) >> y; cache.increment k; return y; }
 """
+
+WITHOUT_ROOM = DeviceArch.from_json("""{
+    "device": {"type": "fpga", "api": "vhdl", "name": "without room for weights"},
+    "fpga": {"multipliers": 2, "multiplier_bits": 16, "blocks": [
+        {"kind": "large", "count": 64, "bits": 65536, "width": 8, "is_initialised": false}
+    ]}
+}""")
+FPGAS = ("ice40-up5k", "generic-fpga", "ice40-up5k", WITHOUT_ROOM)
+"""What random programs are made for."""
 
 
 @dataclass
@@ -97,7 +107,7 @@ def program_failure(seed: int) -> str | None:
         model = model_of(program, Path(folder))
         try:
             judge(program, wanted, simulator(parsed, model))
-            for name, device in (("C", "generic"), ("VHDL", "generic-fpga" if seed % 2 else "ice40-up5k")):
+            for name, device in (("C", "generic"), ("VHDL", FPGAS[seed % len(FPGAS)])):
                 plan = Synthesizer(device, name=f"p{seed}").synthesize(model, parsed)
                 judge(program, wanted, Subject(name, plan.build()))
         except Exception as error:  # noqa: BLE001  (whatever it is, it is a failure of this program)

@@ -2,6 +2,11 @@
 
 from typing import Any
 
+from openinfer.errors import counted
+
+_SHOWN = 6
+"""Nodes of a kernel that are named."""
+
 
 def circuit_text(facts: dict[str, Any]) -> str:
     """A line for each kernel, the one that takes most clocks marked; ``facts`` is the part of a plan about the circuit.
@@ -26,13 +31,19 @@ def circuit_text(facts: dict[str, Any]) -> str:
         own = _most(one["clocks"])
         share = f", {own * one['calls'] / whole:.0%}" if own is not None and whole else ""
         calls = f" x {one['calls']}" if one["calls"] > 1 else ""
-        lanes_text = f", {one['lanes']} lanes used {one['use']:.0%}" if "lanes" in one else ""
+        lanes_text = f", {counted(one['lanes'], 'lane')} used {one['use']:.0%}" if "lanes" in one else ""
         lines.append(f"  {one['name']:<{width}}  {_clocks(one['clocks'])}{calls}{share}{lanes_text}")
     known = [one for one in facts["kernels"] if _most(one["clocks"]) is not None]
     if known:
         first = max(known, key=lambda one: (_most(one["clocks"]) or 0) * one["calls"])
-        lines.append(f"  look first at {first['name']}: {'; '.join(first['nodes'])}")
+        lines.append(f"  look first at {first['name']}: {_first(first['nodes'])}")
     return "\n".join(lines)
+
+
+def _first(nodes: list[str]) -> str:
+    """The nodes of a kernel that is called once, or the first of those that share it."""
+    shown = "; ".join(nodes[:_SHOWN])
+    return shown if len(nodes) <= _SHOWN else f"{shown}; and {counted(len(nodes) - _SHOWN, 'node')} more"
 
 
 def _most(clocks: int | list[int | None]) -> int | None:
