@@ -66,7 +66,7 @@ def sequencer_text(sequencer: Sequencer) -> str:
     defaults = [*starts, *silent, *request_defaults(has_rom=True)]
     machine.variables["told"] = f"natural range 0 to {max(map(len, machine.holds.values()), default=0)} := 0"
     head = "-- Runs the steps of the program, one after the other. Made for traces, it stops after nodes.\n"
-    resets = ["busy <= '0';", "failed <= '0';", "failure <= (others => '0');"]
+    resets = ["busy <= '0';", "failed <= '0';", "failure <= (others => '0');", "stopped <= '0';", "told := 0;"]
     has_enable = sequencer.places.shape.has_enable
     body = machine_text(name, [], machine, defaults, resets, has_enable=has_enable)
     return head + entity(name, sequencer_ports(sequencer), TRACES, has_enable=has_enable) + "\n" + body

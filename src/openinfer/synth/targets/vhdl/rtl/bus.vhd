@@ -151,6 +151,7 @@ begin
         ready <= '0';
         starting <= '0';
         resuming <= '0';
+        is_traced <= '0';
         address <= (others => '0');
       end if;
     end if;
