@@ -114,9 +114,9 @@ def tested_section() -> str:
     table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
     about = (
         "Each op was compiled and run on the cases that its record generates, in C also at sizes around those of "
-        "vectors and tiles; all results are as precise as its entry above says. Code of AVX2 and NEON that equals that of "
-        "generic ran in two cases of each dtype. A letter stands for a device: `v` "
-        "and `h` for compute shaders on Vulkan, `u` for CUDA, `f` for circuits in VHDL (integers alone; a dash where a "
+        "vectors and tiles; all results are as precise as its entry above says. Code of AVX2 and NEON that "
+        "equals that of generic ran in two cases of each dtype. A letter stands for a device: `v` and `h` for "
+        "compute shaders on Vulkan, `u` for CUDA, `f` for circuits in VHDL (integers alone; a dash where a "
         "circuit refuses the op with E805, because it computes with floats), the others for C."
     )
     return "\n".join(["## Dtypes in generated code\n", about, "", *heads, "", table, ""])
