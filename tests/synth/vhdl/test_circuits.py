@@ -10,12 +10,16 @@ from tests.synth.test_names import GRAPH, SLOTS, identifiers, tensor_names
 from tests.synth.vhdl.suite import op_failures, program_failure
 
 from openinfer import GraphError, ModelLoader, Simulator, Synthesizer, graph
+from openinfer.dtypes import DTYPES
 from openinfer.ir.values import quote
+from openinfer.loops.ir import Binary, Const, ScalarVar
 from openinfer.oinf import save_file
 from openinfer.ops import Array
 from openinfer.synth.report.fabric import CircuitFootprint
 from openinfer.synth.run.circuit import CircuitModule
 from openinfer.synth.targets.project import Golden
+from openinfer.synth.targets.vhdl.expressions import Expressions, WireVariable
+from openinfer.synth.targets.vhdl.ranges import WireType
 
 SMALL = """
 dynamic { x: i32[4, 8]; w: i32[8, 3]; n: i4[4]; }
@@ -181,6 +185,26 @@ def test_quotients_by_constants_can_be_mapped(tmp_path: Path) -> None:
     texts = [str(text) for path, text in files.items() if "_flatten" in path]
     assert any("rest" in text for text in texts), "something is divided"
     assert not any(word in text for text in texts for word in ("oi_abs(to_signed", ") < 0) /="))
+
+
+def test_an_expression_that_is_always_one_number_is_that_number() -> None:
+    """As the divisors of resize are: the larger of 6 and 1."""
+    expressions = Expressions()
+    i = ScalarVar("i", DTYPES["i32"])
+    expressions.declare(i, WireVariable("i", WireType("signed", 4)), (0, 5))
+    largest = Binary("max", Const(6, i.dtype), Const(1, i.dtype))
+    assert expressions.value(largest).text == "to_signed(6, 4)"
+    assert expressions.value(Binary("min", i, Const(9, i.dtype))).text != "to_signed(9, 5)"
+    assert expressions.value(Binary("min", Const(-2, i.dtype), i)).text.startswith("to_signed(-2, ")
+
+
+def test_a_constant_of_one_bit_can_be_mapped() -> None:
+    """Whether it is positive is found bit by bit: GHDL does not compare constants when it makes a netlist."""
+    text = "dynamic { x: t1[8]; } volatile { y: t1[8]; } block entry { op fill(x, value=-1) >> y; return y; }"
+    files = Synthesizer("generic-fpga", name="net").synthesize(None, graph(text)).files()
+    texts = [str(one) for path, one in files.items() if "_fill" in path]
+    assert texts
+    assert not any("> 0" in one for one in texts)
 
 
 def test_what_a_circuit_takes_is_measured_by_the_tools_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:

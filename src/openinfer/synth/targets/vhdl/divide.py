@@ -1,6 +1,6 @@
 """Division of integers, a bit of the quotient in each clock. Quotients are truncated, as in C."""
 
-from openinfer.loops.ir import Binary, Const, Scalar
+from openinfer.loops.ir import Binary
 from openinfer.synth.targets.vhdl.clocks import Clocks
 from openinfer.synth.targets.vhdl.expressions import Expressions, Wire, WireVariable, number
 from openinfer.synth.targets.vhdl.ranges import WireType
@@ -16,11 +16,11 @@ def divide(machine: StateMachine, expressions: Expressions, value: Binary, into:
     count = machine.variable("count", f"natural range 0 to {bits}")
     is_negative = machine.variable("sign", "boolean")
     machine.step()
-    machine.line(f"{rest} := {_magnitude(value.left, left, bits)};")
-    machine.line(f"{by} := {_magnitude(value.right, right, bits)};")
+    machine.line(f"{rest} := {_magnitude(expressions.constant(value.left), left, bits)};")
+    machine.line(f"{by} := {_magnitude(expressions.constant(value.right), right, bits)};")
     machine.line(f"{over} := (others => '0');", 0)
     machine.line(f"{count} := {bits};", 0)
-    machine.line(f"{is_negative} := {_sign(value, left, right)};", 0)
+    machine.line(f"{is_negative} := {_sign(expressions, value, left, right)};", 0)
     machine.step()
     loop = machine.label()
     after = machine.fresh()
@@ -39,22 +39,22 @@ def divide(machine: StateMachine, expressions: Expressions, value: Binary, into:
     machine.line(f"{into.name} := {signed.to(into.type)};", 2)
 
 
-def _magnitude(value: Scalar, one: Wire, bits: int) -> str:
+def _magnitude(known: int | None, one: Wire, bits: int) -> str:
     """How large a number is; that of a constant is written out, since some tools do not compare constants."""
     wide = WireType("unsigned", bits)
-    if isinstance(value, Const):
-        return number(abs(int(value.value)), wide)
+    if known is not None:
+        return number(abs(known), wide)
     return Wire(f"oi_abs({one.text})", WireType("unsigned", one.type.bits)).to(wide)
 
 
-def _is_negative(value: Scalar, one: Wire) -> str:
-    if one.type.kind == "unsigned" or (isinstance(value, Const) and int(value.value) >= 0):
+def _is_negative(known: int | None, one: Wire) -> str:
+    if one.type.kind == "unsigned" or (known is not None and known >= 0):
         return "false"
-    return "true" if isinstance(value, Const) else f"({one.text} < 0)"
+    return f"({one.text} < 0)" if known is None else "true"
 
 
-def _sign(value: Binary, left: Wire, right: Wire) -> str:
+def _sign(expressions: Expressions, value: Binary, left: Wire, right: Wire) -> str:
     """Whether the result is negative: the quotient if signs differ, the remainder as the dividend is."""
-    own = _is_negative(value.left, left)
-    other = _is_negative(value.right, right) if value.op == "div" else "false"
+    own = _is_negative(expressions.constant(value.left), left)
+    other = _is_negative(expressions.constant(value.right), right) if value.op == "div" else "false"
     return own if other == "false" else f"({own} /= {other})"

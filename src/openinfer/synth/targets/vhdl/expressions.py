@@ -114,6 +114,11 @@ class Expressions:
         """An expression."""
         if value.dtype.kind == "float":
             raise UncomputableError("computes with floats")
+        known = self.constant(value)
+        if known is not None:
+            # Some tools do not compute with constants.
+            own = self.type_of(value)
+            return Wire(number(known, own), own)
         match value:
             case Const(Dim()):
                 return self._dim(value)
@@ -144,6 +149,13 @@ class Expressions:
                 return self._binary(value)
             case _:
                 raise UncomputableError("computes with floats")
+
+    def constant(self, value: Scalar) -> int | None:
+        """The number that an expression always is, if there is one; variables, and extents, stay what they are."""
+        if value.dtype.kind in ("bool", "float") or not isinstance(value, Binary | Cast | Unary | Select):
+            return int(value.value) if isinstance(value, Const) and not isinstance(value.value, Dim) else None
+        least, most = self.ranges.of(value)
+        return least if least == most else None
 
     def _as(self, made: Wire, value: Scalar) -> Wire:
         own = self.type_of(value)

@@ -76,7 +76,7 @@ def element_code(dtype: DType, value: Wire) -> str:
     """The bits that are stored for a value, as a vector of so many bits."""
     bits = max(dtype.bits, 8) if dtype.kind == "bool" else dtype.bits
     if dtype.name == "t1":
-        return f"std_logic_vector(oi_u({value.text} > 0, 1))"
+        return f"std_logic_vector(oi_u(oi_is_positive({value.text}), 1))"
     return f"std_logic_vector({value.to(WireType('unsigned', bits))})"
 
 

@@ -32,6 +32,9 @@ package oi is
   function oi_product(a, b : signed) return signed;
   function oi_product(a, b : unsigned) return unsigned;
 
+  -- Bit by bit, since some tools do not compare constants.
+  function oi_is_positive(x : signed) return boolean;
+  function oi_is_positive(x : unsigned) return boolean;
   function oi_neg(x : unsigned) return unsigned;
   function oi_popcount(x : unsigned) return unsigned;
   -- The magnitude, in as many bits: that of the least number has one more than the greatest.
@@ -212,6 +215,22 @@ package body oi is
     return unsigned(made(a'length + b'length - 1 downto 0));
   end function;
 
+  function oi_is_positive(x : signed) return boolean is
+  begin
+    return x(x'left) = '0' and oi_is_positive(unsigned(x));
+  end function;
+
+  function oi_is_positive(x : unsigned) return boolean is
+    variable found : boolean := false;
+  begin
+    for i in x'range loop
+      if x(i) = '1' then
+        found := true;
+      end if;
+    end loop;
+    return found;
+  end function;
+
   function oi_neg(x : unsigned) return unsigned is
   begin
     return unsigned(-signed(x));
@@ -230,7 +249,7 @@ package body oi is
 
   function oi_abs(x : signed) return unsigned is
   begin
-    if x < 0 then
+    if x(x'left) = '1' then
       return unsigned(-x);
     end if;
     return unsigned(x);
