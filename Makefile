@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Tests start hundreds of interpreters; without compiled files each would read all of the sources again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo chat test lint format types tests examples tools fuzz fuzz-oinf fuzz-lang fuzz-onnx fuzz-gguf fuzz-synth planted golden golden-update test-devices test-c test-vulkan test-vhdl test-cuda test-h200 bundle test-aarch64 test-cortex-m test-onnx test-models test-serve test-studio studio bench bench-all bench-oinf bench-lang bench-sim bench-synth bench-import bench-quantized bench-chat bench-cortex-m bench-studio bench-serve bench-batch bench-larger tune editor docs clean
+.PHONY: demo chat test lint format types tests examples tools fuzz fuzz-oinf fuzz-lang fuzz-onnx fuzz-gguf fuzz-synth planted golden golden-update test-devices test-c test-vulkan test-vhdl test-cuda test-h200 bundle test-aarch64 test-cortex-m test-onnx test-models test-serve test-container test-studio studio bench bench-all bench-oinf bench-lang bench-sim bench-synth bench-import bench-quantized bench-chat bench-cortex-m bench-studio bench-serve bench-batch bench-larger tune editor docs clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/python -m examples.demo
@@ -171,11 +171,18 @@ SERVE := build/serve
 test-serve: tools $(SERVE)/.installed
 	@$(call installed,systemd-analyze,systemd)
 	@$(call installed,openssl,openssl)
-	OMP_NUM_THREADS=1 $(SERVE)/bin/python -m pytest -q tests/serve/*.py tests/scale/*.py tests/workers/*.py tests/stages/*.py tests/deploy/*.py
+	OMP_NUM_THREADS=1 RAY_agent_register_timeout_ms=120000 $(SERVE)/bin/python -m pytest -q --timeout 900 tests/serve/*.py tests/scale/*.py tests/workers/*.py tests/stages/*.py tests/deploy/*.py
+
+# The image of deploy/Containerfile, built and its server asked. Needs root, buildah, mmdebstrap, packages of Debian and
+# PyPI, and some 3 GB in build/container; no registry of images.
+test-container: $(VENV)/.dev
+	@$(call installed,buildah,buildah)
+	@$(call installed,mmdebstrap,mmdebstrap)
+	$(BIN)/pytest -q tests/container/built.py
 
 $(SERVE)/.installed: pyproject.toml
 	test -x $(SERVE)/bin/python || $(PYTHON) -m venv $(SERVE)
-	$(SERVE)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[serve,scale,otel]' pytest hypothesis \
+	$(SERVE)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[serve,scale,otel]' pytest pytest-timeout hypothesis \
 		'tritonclient[http,grpc]' openai grpcio-tools jsonschema gguf pyyaml dockerfile-parse
 	$(SERVE)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps mlserver kserve kubernetes tokenizers==0.23.3
 	touch $@

@@ -50,8 +50,16 @@ def test_nodes_are_killed_and_nothing_is_lost_or_twice(cluster: Any, tmp_path: P
     assert all(path.stat().st_mtime_ns == time for path, time in times.items()), "no part was written twice"
 
 
-def test_a_predictor_is_a_function_of_ray_data(cluster: Any, tmp_path: Path) -> None:
-    del cluster
+@pytest.fixture
+def node(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    yield
+    ray.shutdown()
+
+
+@pytest.mark.usefixtures("node")
+def test_a_predictor_is_a_function_of_ray_data(tmp_path: Path) -> None:
     text = (
         "sizes { B <= 4; } dynamic { x: f32[B]; } volatile { y: f32[B]; } block entry { op add(x, x) >> y; return y; }"
     )
