@@ -28,11 +28,24 @@ HANDED_ON = (
     "synth.memory.state",
     "synth.memory.weights",
     "synth.memory.checks.records",
+    "synth.targets.c.header",
+    "synth.targets.cpu.bytes",
     "synth.targets.project",
     "synth.targets.target",
 )
 """The modules of kernels, programs, and all that is in a ``Placed`` and a ``Target``."""
-LANGUAGES = ("c", "c_target", "cuda", "vulkan", "vulkan_target")
+LANGUAGES = (
+    "c",
+    "c_target",
+    "cuda",
+    "cuda_target",
+    "vhdl.kernel",
+    "vhdl.project",
+    "vhdl_target",
+    "vulkan",
+    "vulkan_target",
+)
+"""Of VHDL, the record of a machine is loaded, which ``Target`` names."""
 
 
 def dataclasses_of(module: str) -> list[Any]:

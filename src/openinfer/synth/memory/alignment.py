@@ -1,4 +1,7 @@
-"""Rounding up to an alignment, which the target decides."""
+"""The alignment of memory, and rounding up to it. A target says which one it has; most have this one."""
+
+ALIGNMENT = 64
+"""In bytes: a cache line, and the widest vector. Targets that share it lay out a state in the same bytes."""
 
 
 def aligned(nbytes: int, alignment: int) -> int:

@@ -6,6 +6,7 @@ from functools import partial
 
 from openinfer.check.events import TraceLevel
 from openinfer.synth.devices.description import DeviceArch
+from openinfer.synth.memory.alignment import ALIGNMENT
 from openinfer.synth.memory.placed import MemoryRules, Placed, place
 from openinfer.synth.memory.weights import weights_in
 from openinfer.synth.passes.fuse.ledger import InexactNode
@@ -45,7 +46,7 @@ def c_target(arch: DeviceArch) -> Target[Project]:
         dialect=C,
         supports=_KERNELS | ({Feature.HOSTED} if own.is_hosted else set()),
         numerics=Numerics(),
-        alignment=64,  # a cache line, and the widest vector
+        alignment=ALIGNMENT,
         index_bits=own.machine.index_bits,
         max_argument_bytes=sys.maxsize,
         max_buffer_bytes=sys.maxsize,

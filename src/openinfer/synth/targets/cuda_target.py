@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from openinfer.synth.devices.description import DeviceArch
+from openinfer.synth.memory.alignment import ALIGNMENT
 from openinfer.synth.memory.placed import Placed
 from openinfer.synth.passes.hoist import hoisted
 from openinfer.synth.run.timed import profiled
@@ -28,7 +29,7 @@ def cuda_target(arch: DeviceArch) -> Target[CudaProject]:
         dialect=CUDA,
         supports=GPU_FEATURES,
         numerics=Numerics(),
-        alignment=64,  # that of C, so that states are the same bytes
+        alignment=ALIGNMENT,
         index_bits=32,
         max_argument_bytes=4096,
         max_buffer_bytes=REACH,

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from openinfer.synth.devices.description import DeviceArch
+from openinfer.synth.memory.alignment import ALIGNMENT
 from openinfer.synth.memory.placed import Placed
 from openinfer.synth.passes.hoist import hoisted
 from openinfer.synth.run.timed import profiled
@@ -28,7 +29,7 @@ def vulkan_target(arch: DeviceArch) -> Target[VulkanProject]:
         dialect=glsl(own.numerics),
         supports=GPU_FEATURES,
         numerics=own.numerics,
-        alignment=64,  # that of C, so that states are the same bytes
+        alignment=ALIGNMENT,
         index_bits=32,
         max_argument_bytes=128,
         max_buffer_bytes=REACH,

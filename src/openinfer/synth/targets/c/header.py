@@ -31,9 +31,9 @@ class HeaderFacts:
     saved: int | None
     state_id: int
     rank: int
-    inputs: list[Field]
-    outputs: list[Field]
-    context: list[Field]
+    inputs: tuple[Field, ...]
+    outputs: tuple[Field, ...]
+    context: tuple[Field, ...]
     has_heap: bool
     is_hosted: bool
     is_interruptible: bool

@@ -5,7 +5,7 @@ stored so, other factors are copied. Where the instruction wants a u8 and an i8 
 rows are flipped: ``(a + 128) * b`` is ``128 * b`` more than ``a * b``, and the sum of that is the same for all rows.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from openinfer.dtypes import DType
@@ -29,8 +29,8 @@ class Grouped:
     """A contraction with its tile, and what that needs: packed weights, by the names of inputs, and memory."""
 
     contraction: Contraction
-    packings: dict[str, Packing] = field(default_factory=dict)
-    panels: dict[str, Buffer] = field(default_factory=dict)
+    packings: Mapping[str, Packing] = field(default_factory=dict)
+    panels: Mapping[str, Buffer] = field(default_factory=dict)
     scratch: tuple[Buffer, ...] = ()
 
     @property
