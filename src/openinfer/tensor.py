@@ -62,7 +62,7 @@ class Tensor:
             raise TensorError(
                 Diagnostic(
                     Code.UNSUPPORTED_ARRAY,
-                    f"no dtype stands for NumPy type {array.dtype}",
+                    f"no dtype corresponds to NumPy type {array.dtype}",
                     help="use booleans, integers or real floating-point numbers",
                 )
             )

@@ -93,16 +93,13 @@ SPECIAL = (float("inf"), float("-inf"), float("nan"))
 OPERATORS: tuple[Operator, ...] = ("+", "-", "*", "/", "%")
 
 
-class Maker:
-    """Makes one graph from the choices of a random source."""
+class Choices:
+    """What a random source chooses of names, expressions, values and declarations."""
 
     def __init__(self, rng: Random) -> None:
         self.rng = rng
         self.taken: set[str] = set()
         self.vars: list[VarDecl] = []
-        self.temporaries = [self.fresh("tmp") for _ in range(rng.randrange(4))]
-        self.unassigned = list(self.temporaries)
-        self.shapes = {name: self.dims() for name in self.temporaries}
 
     def chance(self, probability: float) -> bool:
         return self.rng.random() < probability
@@ -250,64 +247,76 @@ class Maker:
             "fixed": tuple((index, self.dimension(SIZES)) for index in fixed),
         }
 
+
+class Maker:
+    """Makes one graph from the choices of a random source."""
+
+    def __init__(self, rng: Random) -> None:
+        self.rng = rng
+        self.choose = Choices(rng)
+        self.vars = self.choose.vars
+        self.temporaries = [self.choose.fresh("tmp") for _ in range(rng.randrange(4))]
+        self.unassigned = list(self.temporaries)
+        self.shapes = {name: self.choose.dims() for name in self.temporaries}
+
     # --- operands -------------------------------------------------------------------------------------------------
 
     def index_names(self, loops: tuple[str, ...]) -> list[str]:
         counters = [var.name for var in self.vars if _is_counter(var)]
-        return [*loops, *counters, *(name for name in SIZES if name not in self.taken)]
+        return [*loops, *counters, *(name for name in SIZES if name not in self.choose.taken)]
 
     def single(self, loops: tuple[str, ...]) -> Single:
-        if self.chance(0.4):
+        if self.choose.chance(0.4):
             return Single(Num(self.rng.choice((0, 1, 5, 2**64 - 1))))
         names = self.index_names(loops)
         found = Ref(self.rng.choice(names))
-        return Single(found if self.chance(0.5) else BinaryExpr("-", found, self.expr(names, 2)))
+        return Single(found if self.choose.chance(0.5) else BinaryExpr("-", found, self.choose.expr(names, 2)))
 
     def index(self, loops: tuple[str, ...]) -> Index:
-        if self.chance(0.5):
+        if self.choose.chance(0.5):
             return self.single(loops)
-        ends = [self.expr(self.index_names(loops), 2) if self.chance(0.6) else None for _ in range(2)]
+        ends = [self.choose.expr(self.index_names(loops), 2) if self.choose.chance(0.6) else None for _ in range(2)]
         return Slice(*ends)
 
     def access(self, var: VarDecl, loops: tuple[str, ...]) -> Access:
         """A variable, chosen from where it is a table."""
         if var.pattern is not None:
             return Access(var.name, tuple(self.single(loops) for _ in var.table_indices), bracketed=True)
-        if not var.is_indexed and self.chance(0.6):
+        if not var.is_indexed and self.choose.chance(0.6):
             return Access(var.name)
         count = len(var.table_indices) if var.is_indexed else len(var.dims)
-        if self.chance(0.2):
+        if self.choose.chance(0.2):
             return Access(var.name, (), bracketed=True)
         return Access(var.name, tuple(self.index(loops) for _ in range(count)), bracketed=True)
 
     def prefix(self, var: VarDecl, loops: tuple[str, ...]) -> Access:
         """What can be reset: all of a variable, or what a prefix of its indices chooses."""
-        if not var.is_indexed or self.chance(0.3):
+        if not var.is_indexed or self.choose.chance(0.3):
             return Access(var.name)
         count = self.rng.randrange(len(var.table_indices) + 1)
         return Access(var.name, tuple(self.index(loops) for _ in range(count)), bracketed=True)
 
     def readable(self, loops: tuple[str, ...]) -> Operand:
-        if self.chance(0.15):
-            return Literal(self.scalar())
-        indices = [name for name in loops if name not in self.taken]
-        if indices and self.chance(0.2):
+        if self.choose.chance(0.15):
+            return Literal(self.choose.scalar())
+        indices = [name for name in loops if name not in self.choose.taken]
+        if indices and self.choose.chance(0.2):
             return Access(self.rng.choice(indices))
-        if self.chance(0.15):
-            if not self.chance(0.5):
-                return ModelRef(self.string())
-            text = self.string().replace("{", "").replace("}", "")
-            return ModelRef(text + "".join(f".{{{loop}}}" for loop in self.some(loops, 2)), formatted=True)
+        if self.choose.chance(0.15):
+            if not self.choose.chance(0.5):
+                return ModelRef(self.choose.string())
+            text = self.choose.string().replace("{", "").replace("}", "")
+            return ModelRef(text + "".join(f".{{{loop}}}" for loop in self.choose.some(loops, 2)), formatted=True)
         return self.access_to(self.vars, loops)
 
     def writable(self, loops: tuple[str, ...]) -> Access:
         return self.access_to([var for var in self.vars if var.kind is not MemoryKind.CONSTANT], loops)
 
     def access_to(self, variables: Sequence[VarDecl], loops: tuple[str, ...]) -> Access:
-        if self.temporaries and self.chance(0.4):
+        if self.temporaries and self.choose.chance(0.4):
             name = self.rng.choice(self.temporaries)
             indices = tuple(self.index(loops) for _ in range(len(self.shapes.get(name, ()))))
-            return Access(name, indices, bracketed=True) if indices and self.chance(0.3) else Access(name)
+            return Access(name, indices, bracketed=True) if indices and self.choose.chance(0.3) else Access(name)
         return self.access(self.rng.choice(variables), loops)
 
     def persistent(self) -> VarDecl:
@@ -320,15 +329,15 @@ class Maker:
     # --- nodes ----------------------------------------------------------------------------------------------------
 
     def op(self, loops: tuple[str, ...], outputs: tuple[Access, ...] | None = None) -> Op:
-        labels = self.some(("a", "b", "q", "value", "index", "model_", "eps", "axis"), 4)
+        labels = self.choose.some(("a", "b", "q", "value", "index", "model_", "eps", "axis"), 4)
         inputs = [Input(self.readable(loops)) for _ in range(self.rng.randrange(3))]
         attrs: list[tuple[str, AttrValue]] = []
         for label in labels:
             operand = self.readable(loops)
-            if self.chance(0.4) and not self.is_parameter(operand):
+            if self.choose.chance(0.4) and not self.is_parameter(operand):
                 inputs.append(Input(operand, label))
             else:
-                attrs.append((label, self.value()))
+                attrs.append((label, self.choose.value()))
         written = outputs or tuple(self.writable(loops) for _ in range(self.rng.choice((1, 1, 1, 2, 3))))
         return Op(self.rng.choice(OPS), tuple(inputs), tuple(attrs), tuple(dict.fromkeys(written)))
 
@@ -337,7 +346,7 @@ class Maker:
             return True
         if not isinstance(operand, Access) or operand.bracketed:
             return False
-        return operand.base in self.parameter_names() or operand.base not in self.taken
+        return operand.base in self.choose.parameter_names() or operand.base not in self.choose.taken
 
     def simple(self, loops: tuple[str, ...], targets: Sequence[str]) -> NodeKind:
         """A node without a body."""
@@ -359,12 +368,12 @@ class Maker:
         return self.rng.choice(makers)()
 
     def amount(self, loops: tuple[str, ...]) -> Expr:
-        if self.chance(0.5):
+        if self.choose.chance(0.5):
             return Num(self.rng.choice((0, 1, 1, 5, -3, 2**64 - 1)))
-        return self.expr(self.index_names(loops))
+        return self.choose.expr(self.index_names(loops))
 
     def node(self, kind: NodeKind) -> Node:
-        return Node(kind, self.constraints(0.2) if isinstance(kind, Op) else {})
+        return Node(kind, self.choose.constraints(0.2) if isinstance(kind, Op) else {})
 
     def body(self, targets: Sequence[str], loops: tuple[str, ...], depth: int, *, entry: bool) -> list[Node]:
         found: list[Node] = []
@@ -373,11 +382,11 @@ class Maker:
             if choice < 2 and depth:
                 inner = self.rng.choice([index for index in LOOP_INDICES if index not in loops])
                 nodes = self.body(targets, (*loops, inner), depth - 1, entry=entry)
-                ends = [self.expr(self.index_names(loops)) for _ in range(2)]
-                found.append(Node(Loop(self.word(), inner, ends[0], ends[1], tuple(nodes))))
+                ends = [self.choose.expr(self.index_names(loops)) for _ in range(2)]
+                found.append(Node(Loop(self.choose.word(), inner, ends[0], ends[1], tuple(nodes))))
             elif choice == 2 and depth:
                 nodes = self.body(targets, loops, depth - 1, entry=entry)
-                found.append(Node(Scope(self.string(), tuple(nodes))))
+                found.append(Node(Scope(self.choose.string(), tuple(nodes))))
             elif choice == 3:
                 after, before = self.op(loops), self.op(loops)
                 found += [self.node(after), Node(Dep(after.op, before.op)), self.node(before)]
@@ -393,11 +402,11 @@ class Maker:
 
     def assign(self) -> Node:
         name = self.unassigned.pop()
-        return Node(Assign(name, self.dtype(), self.shapes[name]))
+        return Node(Assign(name, self.choose.dtype(), self.shapes[name]))
 
     def classic(self, loops: tuple[str, ...]) -> list[Node]:
         """``t = op ...``, whose type only a model can tell."""
-        names = [self.fresh("untyped") for _ in range(self.rng.choice((1, 1, 2, 3)))]
+        names = [self.choose.fresh("untyped") for _ in range(self.rng.choice((1, 1, 2, 3)))]
         known = [name for name in self.temporaries if name in self.shapes and name not in self.unassigned]
         outputs = [*names, *known[: self.rng.randrange(2)]]
         op = self.op(loops, tuple(map(Access, self.rng.sample(outputs, len(outputs)))))
@@ -408,42 +417,42 @@ class Maker:
     # --- blocks ---------------------------------------------------------------------------------------------------
 
     def helper(self, name: str, targets: Sequence[str]) -> Block:
-        nodes = [*self.body(targets, (), 2, entry=False), Node(Return(tuple(self.some(self.names(), 1))))]
-        return Block(name, tuple(nodes), self.constraints(0.2))
+        nodes = [*self.body(targets, (), 2, entry=False), Node(Return(tuple(self.choose.some(self.names(), 1))))]
+        return Block(name, tuple(nodes), self.choose.constraints(0.2))
 
     def consumer(self, name: str, awaited: Sequence[str], targets: Sequence[str]) -> Block:
         end = Yield(tuple(awaited))
         nodes = [Node(Await(tuple(awaited))), *self.body(targets, (), 1, entry=False), Node(end)]
-        return Block(name, tuple(nodes), self.constraints(0.1))
+        return Block(name, tuple(nodes), self.choose.constraints(0.1))
 
     def entry(self, awaited: Sequence[str], targets: Sequence[str]) -> Block:
         nodes = self.body(targets, (), 3, entry=True)
         if awaited:
             nodes.append(Node(Yield(tuple(awaited))))
             nodes += self.body(targets, (), 1, entry=True)
-            nodes.append(Node(Await(tuple(self.some(awaited, 2, 1)))))
+            nodes.append(Node(Await(tuple(self.choose.some(awaited, 2, 1)))))
         while self.unassigned:
             nodes.insert(0, self.assign())
-        nodes.append(Node(Return(tuple(self.some(self.names(), 2)))))
-        return Block("entry", tuple(nodes), self.constraints(0.1))
+        nodes.append(Node(Return(tuple(self.choose.some(self.names(), 2)))))
+        return Block("entry", tuple(nodes), self.choose.constraints(0.1))
 
     def graph(self) -> Graph:
-        sizes = [self.size(name) for name in self.some(SIZES, 3)]
-        self.vars.append(VarDecl(self.fresh("n"), MemoryKind.PERSISTENT, DTYPES["i32"]))
+        sizes = [self.choose.size(name) for name in self.choose.some(SIZES, 3)]
+        self.vars.append(VarDecl(self.choose.fresh("n"), MemoryKind.PERSISTENT, DTYPES["i32"]))
         for kind in MemoryKind:
             for _ in range(self.rng.choice((0, 1, 2))):
-                self.vars.append(self.variable(kind))
-        self.vars.append(VarDecl(self.fresh("x"), MemoryKind.DYNAMIC, DTYPES["f32"], (Ref("B"),)))
+                self.vars.append(self.choose.variable(kind))
+        self.vars.append(VarDecl(self.choose.fresh("x"), MemoryKind.DYNAMIC, DTYPES["f32"], (Ref("B"),)))
         names = ["body", "ok", "state", "bad"][: self.rng.randrange(4)]
         helpers = [self.helper(name, names[position + 1 :]) for position, name in enumerate(names)]
         consumers: list[Block] = []
         awaited: list[str] = []
         for name in ("worker", "graph")[: self.rng.choice((0, 0, 1, 2))]:
-            wanted = self.some(self.names(), 2, 1)
+            wanted = self.choose.some(self.names(), 2, 1)
             consumers.append(self.consumer(name, wanted, names))
             awaited += wanted
         blocks = [self.entry(list(dict.fromkeys(awaited)), names), *helpers, *consumers]
-        if self.chance(0.3):
+        if self.choose.chance(0.3):
             self.rng.shuffle(blocks)
         order = list(MemoryKind)
         return Graph.of(sizes, sorted(self.vars, key=lambda var: order.index(var.kind)), blocks)

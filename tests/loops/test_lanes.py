@@ -113,7 +113,7 @@ def test_verify_knows_what_threads_do() -> None:
     body = (Let(S, Const(1.0, F32)), Combine((S,), (OTHER,), (S + OTHER,), 3), WideLoad(three, wide, (T,)))
     loop = For(T, index(2), body, LoopKind.PARALLEL, Bind.THREAD)
     assert verify(Kernel("k", (wide,), (), (loop,))) == [
-        "3 threads combine variables, which is no power of two",
+        "3 threads combine variables, which is not a power of two",
         "'s' is combined, but is not a local variable",
-        "3 elements of 'x' are no whole words",
+        "3 elements of 'x' are not a whole number of words",
     ]

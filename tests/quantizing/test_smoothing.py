@@ -164,7 +164,7 @@ def test_layers_stay_in_floats_until_outputs_are_near_enough(tmp_path: Path) -> 
 def test_a_cosine_that_cannot_be_reached_or_is_none_is_refused(tmp_path: Path) -> None:
     with pytest.raises(OpenInferError, match="a least cosine is above 0 and below 1, not 2"):
         quantized(tmp_path, CHAIN, chain_tensors(), chain_samples(), least_cosine=2)
-    with pytest.raises(OpenInferError, match="a least cosine is for samples"):
+    with pytest.raises(OpenInferError, match="a least cosine needs samples"):
         quantized(tmp_path, CHAIN, chain_tensors(), None, weights_only=True, least_cosine=0.9)
     with pytest.raises(OpenInferError, match="there is nothing to quantize"):
         quantized(tmp_path, CHAIN, chain_tensors(), chain_samples(), least_cosine=0.9999999)

@@ -131,7 +131,7 @@ def test_where_shows_blocks_loop_indices_and_scopes() -> None:
         "  block entry: line 14, node 5, branch c good bad",
         "  block good: line 19, node 8, op neg(h) >> h",
     ]
-    assert say(session, "delete", "continue", "where") == "behind the last node: 1 step done"
+    assert say(session, "delete", "continue", "where") == "after the last node: 1 step done"
 
 
 def test_consumers_are_stepped_through_when_entry_waits() -> None:

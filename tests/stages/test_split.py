@@ -145,7 +145,7 @@ def test_counters_are_counted_and_tables_divided_by_the_loop_that_is_cut(cuts: l
         (LAYERS, ["head", "gate"], "gate"),
         (LAYERS, ["layers[0]"], "runs from 0 to 4"),
         (LAYERS, ["layers[4]"], "runs from 0 to 4"),
-        (LAYERS, ["layers[x]"], "no place to cut at"),
+        (LAYERS, ["layers[x]"], "cannot cut at"),
         (LAYERS, ["rounds[1]"], "not known before a step"),
         (DECODER.replace('scope "out" { op', 'scope "out" { op add(y, total) >> y; op'), ["out"], "'total'"),
         (DECODER.replace("seen[l, p]", "seen[2-l, p]"), ["layers[1]"], "'seen'"),

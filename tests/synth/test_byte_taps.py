@@ -9,7 +9,7 @@ from tests.synth.test_windows import Case, contraction
 
 from openinfer import CompiledModule, Executor, ModelLoader, Simulator, graph
 from openinfer.loops.interpret import interpret
-from openinfer.loops.ir import Contraction, Kernel, walk
+from openinfer.loops.ir import Contraction, Kernel, ScalarVar, walk
 from openinfer.oinf import save_file
 from openinfer.ops import OPS, ReferenceKernel
 from openinfer.synth.pipeline import Synthesizer
@@ -19,6 +19,7 @@ from openinfer.synth.targets.cpu.byte_taps import ByteTaps
 from openinfer.synth.targets.cpu.divide import divided
 from openinfer.synth.targets.cpu.machine import AVX512
 from openinfer.synth.targets.cpu.schedule import scheduled
+from openinfer.synth.targets.cpu.taps import Along
 
 CASES: list[Case] = [
     ("conv2d", (1, 6, 9, 14), (6, 1, 3, 3), {"pads": [1], "groups": 6}),
@@ -137,3 +138,9 @@ def test_borders_of_a_value_are_made_where_windows_see_them(dtype: str, device: 
 def test_where_code_must_be_small_a_border_is_copied(tmp_path: Path) -> None:
     plan, _ = planned("i8", "cortex-m4", tmp_path)
     assert not all(one.is_fused for one in plan.ledger)
+
+
+def test_the_text_of_a_kernel_says_its_windows_in_words() -> None:
+    """``--print-after schedule`` is read by people: no record of Python is in it."""
+    text = str(Along(8, 8, 1, -1, 1, 3, ScalarVar("i3"), ScalarVar("k6")))
+    assert text == "8 windows of 3 taps along i3 + k6 (extent 8, stride 1, dilation 1, first -1)"

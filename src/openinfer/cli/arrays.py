@@ -50,7 +50,7 @@ def open_array(path: str, key: str | None, default_key: str, resources: ExitStac
     found = _member(path, key, default_key, resources) if is_archive(path) else _open_npy(path, resources)
     if found.read is None:
         advice = "save it as another type, for example array.astype(numpy.float32)"
-        message = f"{path!r} holds an array of NumPy type {found.type_name}, which no dtype stands for"
+        message = f"{path!r} holds an array of NumPy type {found.type_name} without a corresponding dtype"
         raise OinfError(Diagnostic(Code.UNSUPPORTED_ARRAY, message, FileSpan(path), advice))
     return found
 

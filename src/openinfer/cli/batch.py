@@ -35,7 +35,8 @@ KeepOptions = Annotated[
     list[str] | None, typer.Option("--keep", metavar="COLUMN", help="Copy this column to the output (repeatable).")
 ]
 WorkerCount = Annotated[
-    int | None, typer.Option("--instances", min=1, max=4096, help="Parts at the same time; else one for each core.")
+    int | None,
+    typer.Option("--instances", min=1, max=4096, help="Parts that run in parallel; default: one for each core."),
 ]
 PartRows = Annotated[
     int, typer.Option("--part-rows", min=1, help="The most rows of a part; row groups are joined up to it.")

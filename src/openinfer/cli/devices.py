@@ -36,7 +36,7 @@ def devices(
         message = "choose one of NAME, --detect and --schema"
         raise typer.BadParameter(message)
     if api is not None and not detect:
-        message = "--api says what --detect describes"
+        message = "--api needs --detect"
         raise typer.BadParameter(message)
     with errors_as_json() if as_json else nullcontext():
         # Here, not above: the other commands need no device descriptions.

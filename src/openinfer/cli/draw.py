@@ -123,7 +123,7 @@ def render(dot_text: str, form: str) -> bytes:
     if done.returncode:
         raise _failed(program, _first_line(done.stderr) or f"exit status {done.returncode}")
     if not done.stdout.startswith(_BEGINNINGS[form]):
-        raise _failed(program, _first_line(done.stderr) or f"its output is no {form.upper()} picture")
+        raise _failed(program, _first_line(done.stderr) or f"its output is not in {form.upper()} format")
     return done.stdout
 
 

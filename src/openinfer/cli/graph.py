@@ -177,7 +177,7 @@ convert = typer.Typer(name="graph", help="Turn graphs into JSON and back.", no_a
 def to_json(
     graph: GraphFile,
     output: Output = None,
-    spans: Annotated[bool, typer.Option("--spans", help="Add where each element stands in the source.")] = False,
+    spans: Annotated[bool, typer.Option("--spans", help="Add the source position of each element.")] = False,
 ) -> None:
     """Write a graph as JSON."""
     loaded = loaded_graph(graph)

@@ -22,11 +22,12 @@ def import_model(
         ),
     ] = None,
     state: Annotated[
-        Rules, typer.Option(metavar="OUT=IN", help="Tie an output to an input; * stands for the same text in both.")
+        Rules, typer.Option(metavar="OUT=IN", help="Tie an output to an input; * matches the same text in both.")
     ] = None,
     fix: Annotated[Rules, typer.Option(metavar="INPUT=VALUE", help="Make an input a constant.")] = None,
     drop: Annotated[
-        Rules, typer.Option(metavar="OUT", help="Leave an output out, and what only it needs; * stands for any text.")
+        Rules,
+        typer.Option(metavar="OUT", help="Drop an output, and everything that only it needs; * matches any text."),
     ] = None,
     no_loops: Annotated[bool, typer.Option("--no-loops", help="Write repeated layers one after the other.")] = False,
     no_idioms: Annotated[

@@ -74,7 +74,7 @@ def verify(
     file: File,
     tensor: TensorNamesOption = None,
     check: Annotated[
-        list[str] | None, typer.Option(metavar="MODULE:FUNCTION", help="Also run this check of yours (repeatable).")
+        list[str] | None, typer.Option(metavar="MODULE:FUNCTION", help="Also run your own check (repeatable).")
     ] = None,
     as_json: AsJson = False,
     as_summary: AsSummary = False,

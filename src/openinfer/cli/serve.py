@@ -47,7 +47,7 @@ MaxBatch = Annotated[int, typer.Option("--max-batch", min=1, help="Rows of sever
 MaxWait = Annotated[float, typer.Option("--max-wait-ms", min=0.0, help="How long a request waits for others.")]
 Timeout = Annotated[float, typer.Option("--timeout", min=0.001, help="Seconds after which a request is given up.")]
 MaxRequest = Annotated[int, typer.Option("--max-request-bytes", min=1024, help="The largest request.")]
-MaxConnections = Annotated[int, typer.Option("--max-connections", min=1, help="Connections at the same time.")]
+MaxConnections = Annotated[int, typer.Option("--max-connections", min=1, help="Maximum number of open connections.")]
 StateDir = Annotated[
     str | None, typer.Option("--state-dir", metavar="DIR", help="Where sessions are saved, and come back from.")
 ]

@@ -54,7 +54,7 @@ WeightsOption = Annotated[
     typer.Option("--weights", help="Weights in a file that is read, a C array, or included by the assembler."),
 ]
 NoSimplify = Annotated[bool, typer.Option("--no-simplify", help="Nothing is computed beforehand, shared or left out.")]
-NoFuse = Annotated[bool, typer.Option("--no-fuse", help="Every node is a kernel of its own.")]
+NoFuse = Annotated[bool, typer.Option("--no-fuse", help="Give every node a kernel of its own.")]
 NoSchedule = Annotated[bool, typer.Option("--no-schedule", help="Plain loops: no tiles, no packed weights.")]
 
 

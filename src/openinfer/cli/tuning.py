@@ -51,7 +51,7 @@ class Tuning:
         from openinfer.synth.tuning.records import Tuned
 
         if self.is_off and (self.measures or self.file is not None):
-            message = "choices are measured or read from a file, or there are none"
+            message = "cannot be combined with --tune or --tuned"
             raise typer.BadParameter(message, param_hint="--no-tuned")
         if self.is_off:
             yield replace(passes, tuned=Tuned())

@@ -121,7 +121,7 @@ class _Reader:
         if stored is None:
             return None
         if not isinstance(stored, np.ndarray):
-            self._refuse(key, "is no array of numbers")
+            self._refuse(key, "is not an array of numbers")
         if len(stored) != count:
             self._refuse(key, f"has {len(stored)} numbers for {count} tokens")
         found: list[float] = stored.tolist()
@@ -170,7 +170,7 @@ class _Reader:
         if name is None:
             name = "default"
         if not isinstance(name, str):
-            self._refuse("pre", "is no text")
+            self._refuse("pre", "is not a string")
         if name not in SPLIT_RULES:
             shown = printable(name)[:_MOST_SHOWN]
             self._unsupported(f"it splits text in the way {shown!r}, which is not known", ", ".join(SPLIT_RULES))

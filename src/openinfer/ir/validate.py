@@ -99,7 +99,7 @@ class _Validation:
     def _hand_over(self, block: Block, node: Node) -> None:
         word = "yield" if isinstance(node.kind, Yield) else "await"
         if not is_consumer(block):
-            message = f"'{word}' stands in {block.name!r}, which is neither entry nor a block that begins with 'await'"
+            message = f"'{word}' is in {block.name!r}, which is neither entry nor a block that begins with 'await'"
             self._report(Code.BAD_YIELD, message, node.span)
         elif word == "await" and node is not block.nodes[0]:
             self._report(Code.BAD_YIELD, "a consumer awaits once, at its beginning", node.span)
@@ -128,9 +128,9 @@ class _Validation:
                 case Scope():
                     self._body(block, kind.body, indices, assigned)
                 case Return() if not top:
-                    self._report(Code.RETURN_IN_LOOP, "'return' cannot stand inside a loop or scope", node.span)
+                    self._report(Code.RETURN_IN_LOOP, "'return' is not allowed inside a loop or scope", node.span)
                 case Yield() | Await() if not top:
-                    message = "'yield' and 'await' cannot stand inside a loop or scope"
+                    message = "'yield' and 'await' are not allowed inside a loop or scope"
                     self._report(Code.BAD_YIELD, message, node.span)
                 case Branch():
                     self._branch(node, kind)

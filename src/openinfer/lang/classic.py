@@ -101,7 +101,7 @@ class ClassicEffects:
         else:
             axes = [axis for axis in range(rank) if shape == buffer.dims[:axis] + buffer.dims[axis + 1 :]]
         if len(axes) != 1:
-            message = f"which axis of {buffer.name!r} the index chooses from cannot be told from the shapes"
+            message = f"the shapes do not tell which axis of {buffer.name!r} the index selects"
             named = [Fix(f"axis={axis}", place=FixPlace.ARGUMENT) for axis in range(rank)]
             advice = Advice(f"name it: axis=0 to axis={max(rank - 1, 0)}", *named)
             self._text.report(Code.UNKNOWN_AXIS, message, self._text.span(tree), advice)

@@ -121,7 +121,7 @@ def _characters(place: HabitPlace) -> Hint | None:
         return _changed("comments begin with //", "#", "//")
     if found in ("'", "`", "\u201c", "\u201d", "\u2018", "\u2019"):
         quoted = re.match(r"([^'`\"\u201c\u201d\u2018\u2019\n]*)['`\u201c\u201d\u2018\u2019]", place.after)
-        words = 'strings stand in double quotes: "text"'
+        words = 'strings are written in double quotes: "text"'
         return _changed(words, found + quoted.group(), f'"{quoted[1]}"') if quoted else Hint(words)
     if not found.isascii() and found.isspace():
         return _changed("this is a space of another kind; replace it by a plain one", found, " ")
@@ -142,11 +142,11 @@ def _at_top(place: HabitPlace) -> Hint | None:
     if word == "block" and "(" in place.before and ")" not in place.before.rpartition("(")[2]:
         return _in_params(place)
     if re.match(rf"block\s+{_NAME}\s*\(.*\)\s*-$", place.before + place.found, re.DOTALL):
-        return Hint("what a block gives is said by its last node: return y;")
+        return Hint("a block returns its results in its last node: return y;")
     if re.fullmatch(r"[\w./\\~ -]+\.(oig|json)", place.statement):
         return Hint("load_graph(path) reads a graph from a file", "this is a path, not the text of a graph")
     if word in ("def", "fn", "func", "function", "class", "void", "main", "forward", "module"):
-        return Hint("what runs stands in  block entry { ... }", f"there is no '{word}' here")
+        return Hint("what runs belongs in  block entry { ... }", f"there is no '{word}' here")
     if word in ("import", "from", "include", "use", "package"):
         return Hint("a graph is complete by itself: sections, and  block entry { ... }", f"there is no '{word}' here")
     if word in _SECTIONS and re.match(r"\s*\{", place.after):
@@ -154,7 +154,7 @@ def _at_top(place: HabitPlace) -> Hint | None:
     if place.found == "{" and not place.before.strip():
         return Hint("a graph in JSON is read by Graph.from_json(text), or from a file whose name ends in .json")
     if word in ("op", "assign", "loop", "return", "transfer", "branch") or re.match(rf"{_NAME}\s*=", place.statement):
-        return Hint("statements stand in a block: block entry { ... }")
+        return Hint("statements belong in a block: block entry { ... }")
     return None
 
 
@@ -163,7 +163,7 @@ def _in_params(place: HabitPlace) -> Hint | None:
     if place.found in (",", ")") and (name := re.search(rf"({_NAME})\s*$", place.before)):
         return Hint(f"give it a type: {name[1]}: f32[N]  or  {name[1]}: index  or  {name[1]}: prefix")
     if place.found == "=":
-        return Hint("parameters have no values of their own: every call gives all arguments")
+        return Hint("parameters have no default values: every call passes all arguments")
     return None
 
 
@@ -189,7 +189,7 @@ def _in_memory(place: HabitPlace) -> Hint | None:
     name = place.word
     if found == "(" and re.search(r":\s*\w+$", before):
         shape = re.match(r"([^();\n]*)\)", place.after)
-        words = "a shape stands in square brackets: f32[2, 3]"
+        words = "a shape is written in square brackets: f32[2, 3]"
         return _changed(words, f"({shape[0]}", f"[{shape[1]}]") if shape else Hint(words)
     if found == "," and "[" not in before.rpartition("]")[2]:
         return _changed("each declaration ends with ';'", ",", ";")
@@ -202,7 +202,7 @@ def _in_memory(place: HabitPlace) -> Hint | None:
     if found == ";" and before == name:
         return Hint(f"give it a type: {name}: f32[...];")
     if found in ("op", "assign", "loop", "return", "transfer", "branch") and not re.match(r"\s*[:(]", place.after):
-        return Hint("statements stand in a block: block entry { ... }")
+        return Hint("statements belong in a block: block entry { ... }")
     return None
 
 
@@ -363,7 +363,7 @@ def _op_call(place: HabitPlace) -> Hint | None:
         return Hint("an op takes variables: give the inner result a name first, t = op name(...);")
     if found == "," and (opened := re.search(r"=\s*(\([^()]*)$", before)):
         rest = re.match(r"([^();\n]*)\)", place.after)
-        words, start = "a list stands in square brackets: [0, 1]", opened[1]
+        words, start = "a list is written in square brackets: [0, 1]", opened[1]
         return _changed(words, f"{start},{rest[0]}", f"[{start[1:]},{rest[1]}]") if rest else Hint(words)
     return None
 

@@ -77,7 +77,7 @@ def _said_in(source: Source, folder: Path | None) -> Surroundings:
         try:
             words = shlex.split(match["options"])
         except ValueError as error:
-            return replace(found, problems=(*found.problems, _wrong(f"these are no options: {error}", span)))
+            return replace(found, problems=(*found.problems, _wrong(f"invalid options: {error}", span)))
         found = _options(words, span, folder).over(found)
     return found
 
@@ -98,7 +98,7 @@ def _options(words: list[str], span: Span, folder: Path | None) -> Surroundings:
     pairs = [one.partition("=") for one in given["input"]]
     steps = given["steps"][-1] if given["steps"] else None
     if steps is not None and not re.fullmatch("[1-9][0-9]{0,8}", steps):
-        problems.append(_wrong(f"the number of steps is {steps!r:.60}, which is no number from 1 on", span))
+        problems.append(_wrong(f"the number of steps is {steps!r:.60}, not an integer of at least 1", span))
         steps = None
     try:
         sizes = size_options(given["size"])

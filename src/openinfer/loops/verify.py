@@ -197,7 +197,7 @@ class _Verifier:
     def _combined(self, one: Combine, scope: "_Scope") -> Iterator[str]:
         own = scope.inside()
         if one.width < 1 or one.width & (one.width - 1):
-            yield f"{one.width} threads combine variables, which is no power of two"
+            yield f"{one.width} threads combine variables, which is not a power of two"
         for var, other, value in zip(one.variables, one.others, one.values, strict=True):
             if var.name not in scope.locals:
                 yield f"'{var.name}' is combined, but is not a local variable"
@@ -211,7 +211,7 @@ class _Verifier:
         parts = one.variables if isinstance(one, WideLoad) else one.values
         yield from self._place(buffer, one.index, scope)
         if one.count * buffer.dtype.bits % 32:
-            yield f"{one.count} elements of '{buffer.name}' are no whole words"
+            yield f"{one.count} elements of '{buffer.name}' are not a whole number of words"
         if isinstance(one, WideStore):
             yield from self._written(buffer)
         for part in parts:
@@ -227,7 +227,7 @@ class _Verifier:
         for buffer in one.writes:
             yield from self._written(buffer)
             if buffer.space not in (Space.GROUP, Space.OWN):
-                yield f"'{buffer.name}' is no tile: it is not the group's"
+                yield f"'{buffer.name}' is not a tile: it is not in group memory"
 
     def _written(self, buffer: Buffer) -> Iterator[str]:
         if buffer.name in self._buffers and buffer.name not in self._writable:

@@ -140,7 +140,7 @@ class CopiedFile:
 
     def _too_large(self, offset: int, count: int) -> OinfError:
         return _not_a_model(
-            self.path, f"there is no memory for a copy of {counted(count, 'byte')} from byte {offset} on"
+            self.path, f"not enough memory for a copy of {counted(count, 'byte')} from byte {offset} on"
         )
 
     def _shrunk(self, offset: int) -> OinfError:

@@ -150,7 +150,7 @@ class _Parser:
         if size != self.file.size:
             self._refuse_header(
                 Code.FILE_SIZE_MISMATCH,
-                f"the header says the file has {counted(size, 'byte')}, but it has {self.file.size}",
+                f"according to the header, the file has {counted(size, 'byte')}, but it has {self.file.size}",
                 "file_size",
                 "it was cut off or appended to; copy it again" if size else None,
             )
@@ -166,9 +166,9 @@ class _Parser:
             if offset % ALIGNMENT:
                 self._refuse_header(Code.BAD_SECTION_OFFSET, f"{offset} is not a multiple of {ALIGNMENT}", field)
             if offset < floor:
-                self._refuse_header(Code.BAD_SECTION_OFFSET, f"{offset} lies before {floor_name} ({floor})", field)
+                self._refuse_header(Code.BAD_SECTION_OFFSET, f"{offset} is before {floor_name} ({floor})", field)
             if offset > self.file.size:
-                message = f"{offset} lies past the end of the file ({self.file.size})"
+                message = f"{offset} is past the end of the file ({self.file.size})"
                 self._refuse_header(Code.BAD_SECTION_OFFSET, message, field)
             floor, floor_name = offset, field
         self._padding(HEADER_BYTES, self.offsets[0], "padding")
@@ -357,7 +357,7 @@ class _Parser:
             if offset % ALIGNMENT:
                 message = f"{offset} is not a multiple of {ALIGNMENT}"
             elif offset < self.offsets[3]:
-                message = f"{offset} lies before the data section ({self.offsets[3]})"
+                message = f"{offset} is before the data section ({self.offsets[3]})"
             else:
                 message = f"{counted(nbytes, 'byte')} from {offset} run past the end of the file ({self.file.size})"
             self.refuse(Code.BAD_BLOB_OFFSET, message, f"{table}[{index}].{field}", (claim, 8), entry)

@@ -72,7 +72,7 @@ def _fill_nan_cases(rng: np.random.Generator, dtype: DType) -> Iterator[Case]:
 @op(
     FAMILY,
     ONE,
-    Param("value", "number", REQUIRED, "What stands in for NaN and infinities."),
+    Param("value", "number", REQUIRED, "Replaces NaN and infinities."),
     shape=same,
     cost=per_element(1),
     tolerance=EXACT,

@@ -139,7 +139,7 @@ def _unsqueezed(call: Call) -> tuple[Shape, ...]:
 
 
 @moving(
-    Param("axes", "ints", REQUIRED, "Where the new axes stand in the result."),
+    Param("axes", "ints", REQUIRED, "Positions of the new axes in the result."),
     shape=_unsqueezed,
     cases=settings(
         ((), {"axes": 0}),

@@ -78,7 +78,7 @@ def _stacked(call: Call) -> tuple[Shape, ...]:
 
 
 @moving(
-    Param("axis", "int", REQUIRED, "Where the new axis stands in the result."),
+    Param("axis", "int", REQUIRED, "Position of the new axis in the result."),
     text="x...: T -> T",
     shape=_stacked,
     cost=_copies,

@@ -83,9 +83,9 @@ def quantize(  # noqa: PLR0913  (as many as the command has)
         tested = given if evaluate is None else samples_for(floats.bound, evaluate)
         judged = judged_output(floats.bound, judge)
         if least_cosine is not None and tested is None:
-            raise bad_option("a least cosine is for samples, and there are none", "evaluate=... gives some")
+            raise bad_option("a least cosine needs samples to evaluate on", "evaluate=... gives some")
         if labels is not None and tested is None:
-            raise bad_option("labels are for samples, and there are none", "evaluate=... gives some")
+            raise bad_option("labels need samples to evaluate on", "evaluate=... gives some")
         answers = None if labels is None or tested is None else loaded_labels(labels, tested)
         return job.run(opened, floats, given, _Judged(tested, judged, answers))
 

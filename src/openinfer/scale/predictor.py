@@ -90,7 +90,7 @@ class Predictor:
         missing = [column for column in self.inputs.values() if column not in batch]
         if missing:
             message = f"there is no column {missing[0]!r} for an input"
-            advice = nearest(missing[0], batch) or "--column INPUT=COLUMN says which column an input is"
+            advice = nearest(missing[0], batch) or "--column INPUT=COLUMN names the column of an input"
             raise BatchError(Diagnostic(Code.BAD_BATCH, message, None, advice))
         given = {name: batch[column] for name, column in self.inputs.items()}
         used = set(self.inputs.values())

@@ -83,7 +83,7 @@ async def _columns(request: Request) -> dict[str, Any]:
 
 
 def _refused(constant: str) -> float:
-    message = f"{constant} is no number of JSON"
+    message = f"{constant} is not a JSON number"
     raise ValueError(message)
 
 

@@ -186,7 +186,7 @@ def _require_own(run: BatchRun, folder: Path, manifest: str) -> None:
             raise _refused(run, "it has results of another graph, model, options or inputs")
         return
     if any(folder.glob("part-*.parquet")):
-        raise _refused(run, "it has results, and nothing says of which run")
+        raise _refused(run, "it has results of an unknown run")
     with atomic_file(str(path)) as sink:
         sink.write(manifest.encode())
 

@@ -128,7 +128,7 @@ class Debugger:
 
     def _obey(self, command: Command, argument: str) -> list[Line]:
         if argument and not command.usage:
-            message = f"nothing can stand behind {command.name!r}, but there is {argument!r:.60}"
+            message = f"{command.name!r} takes no argument, but got {argument!r:.60}"
             raise RefusedError(message)
         return self._actions[command.name](argument)
 

@@ -82,7 +82,7 @@ class Screen:
         """The way to the next node: step, blocks, loops, scopes."""
         place, stepper = self._executor.place, self._stepper
         if stepper.is_finished:
-            return [Line(f"behind the last node: {counted(stepper.total, 'step')} done")]
+            return [Line(f"after the last node: {counted(stepper.total, 'step')} done")]
         lines = [Line(self.step_text(), "title")]
         if place.node is not None and not place.frames:
             lines.append(Line(f"  block entry, not begun yet: {self._node_text(place.node)}"))

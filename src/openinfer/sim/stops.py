@@ -106,7 +106,7 @@ class Stops:
     def _at_line(self, line: int) -> Stop:
         index = self._listing.first_from(line)
         if index is None:
-            message = f"no node begins on line {line} or behind it; the last line is {self._listing.count}"
+            message = f"no node begins on line {line} or after it; the last line is {self._listing.count}"
             raise RefusedError(message)
         found = self._listing.line_of(index)
         moved = "" if found == line else f", the first with a node from line {line} on"

@@ -37,7 +37,7 @@ class Cut:
         if not bracket or not tail.endswith("]"):
             return cls(text)
         if not (tail[:-1].isascii() and tail[:-1].isdigit()):
-            raise _refused(f"{text!r} is no place to cut at", 'write "NAME" or "NAME[3]"')
+            raise _refused(f"cannot cut at {text!r}", 'write "NAME" or "NAME[3]"')
         return cls(head, int(tail[:-1]))
 
     def __str__(self) -> str:
@@ -71,7 +71,7 @@ def split(bound: BoundGraph, cuts: Sequence[Cut | str]) -> tuple[GraphStage, ...
     """
     wanted = [Cut.of(one) if isinstance(one, str) else one for one in cuts]
     if not wanted:
-        raise _refused("there is no place to cut at", "name a scope of the entry block")
+        raise _refused("no place to cut at is given", "name a scope of the entry block")
     _require_plain(bound.source)
     names, parts = _parts(bound, wanted)
     parts = with_counters(bound, parts)
@@ -138,7 +138,9 @@ def _divided(bound: BoundGraph, node: Node, cut: Cut) -> tuple[list[Node], Node]
 def _unknown(entry: Sequence[Node], cut: Cut) -> GraphError:
     known = [node.kind.name for node in entry if isinstance(node.kind, Scope | Loop)]
     if cut.name in known:
-        return _refused(f"the cut at {str(cut)!r} is not behind the one before it", "cuts are in the graph's order")
+        return _refused(
+            f"the cut at {str(cut)!r} does not come after the one before it", "cuts are in the graph's order"
+        )
     advice = nearest(cut.name, known) or f"there are {', '.join(known) or 'none'}"
     return _refused(f"the entry block has no scope or loop {cut.name!r}", advice)
 

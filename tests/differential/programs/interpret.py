@@ -295,16 +295,7 @@ class _Run:
         whole = self._variable(task, name)
         if not operand.indices:
             return whole
-        return whole[(*self._region(task, operand.indices, whole), ...)]
-
-    def _region(self, task: _Strand, indices: Sequence[Index], whole: Array) -> tuple[Any, ...]:
-        region: list[Any] = []
-        for one, extent in zip(self._chosen(task, indices), whole.shape, strict=True):
-            cells = cells_of(one, extent)
-            if (cells if isinstance(cells, int) else cells[1] - 1) >= extent:
-                raise FailedError("E507", f"{cells} of {extent}")
-            region.append(cells if isinstance(cells, int) else slice(*cells))
-        return tuple(region)
+        return whole[(*_region(self._chosen(task, operand.indices), whole), ...)]
 
     def _write(self, task: _Strand, access: Access, value: Array) -> None:
         name = access.base
@@ -317,7 +308,7 @@ class _Run:
             self._values[self._entry_of(task, access, decl)] = value
         elif access.indices:
             whole = self._variable(task, name).copy()
-            region = self._region(task, access.indices, whole)
+            region = _region(self._chosen(task, access.indices), whole)
             if whole[region].shape != value.shape:
                 raise FailedError("E308", f"{value.shape} for a part of {name}")
             whole[region] = value
@@ -418,7 +409,7 @@ class _Run:
         fresh = self._machine.original(decl, task.sizes)
         if target.indices:
             whole = self._variable(task, decl.name).copy()
-            region = self._region(task, target.indices, whole)
+            region = _region(self._chosen(task, target.indices), whole)
             whole[region] = fresh[region]
             fresh = whole
         self._put(task, decl.name, fresh)
@@ -494,3 +485,13 @@ class _Run:
         for size, value in self._ended[block].sizes.items():
             if task.sizes.setdefault(size, value) != value:
                 raise FailedError("E312", f"{size} is {value} in {block}")
+
+
+def _region(chosen: Sequence[Chosen], whole: Array) -> tuple[Any, ...]:
+    region: list[Any] = []
+    for one, extent in zip(chosen, whole.shape, strict=True):
+        cells = cells_of(one, extent)
+        if (cells if isinstance(cells, int) else cells[1] - 1) >= extent:
+            raise FailedError("E507", f"{cells} of {extent}")
+        region.append(cells if isinstance(cells, int) else slice(*cells))
+    return tuple(region)

@@ -93,7 +93,7 @@ def _limit(
         if found is not None:
             return found, len(parts) == 1
     advice = "compare a counter with a number, too: (i < 100) & ..., where the loop gives i + 1"
-    raise Unsupported("nothing says how often it runs at most", advice)
+    raise Unsupported("its number of iterations has no upper bound", advice)
 
 
 def _conjunction(graph: AtenGraph, value: Any) -> list[Any]:

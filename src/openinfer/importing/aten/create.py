@@ -77,7 +77,7 @@ def _eye(n: AtenContext) -> AtenResults:
     *("normal", "uniform", "normal_functional"),
 )
 def _random(_node: AtenContext) -> AtenResults:
-    raise Unsupported("a graph gives the same result each time; it draws random numbers", "make it an input")
+    raise Unsupported("it draws random numbers, and a graph gives the same result each time", "make it an input")
 
 
 # --- sizes ------------------------------------------------------------------------------------------------------------

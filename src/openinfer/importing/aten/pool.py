@@ -18,7 +18,7 @@ _RANKS = (1, 2, 3)
 def _max_pool(n: AtenContext) -> AtenResults:
     gives_positions = word(n).endswith("_with_indices")
     if gives_positions and n.reads(1):
-        raise Unsupported("it gives the positions of the largest elements", "use only its values")
+        raise Unsupported("it returns the positions of the largest elements", "use only its values")
     found = _pooled(n, "max_pool", dilations=shortened(_each(n, "dilation", (1,)), 1))
     return (found, None) if gives_positions else found
 
@@ -79,7 +79,7 @@ def _adaptive(n: AtenContext) -> AtenResults:
     else:
         found = _evenly(n, kind, tuple(own), tuple(wanted))
     if kind == "max" and n.reads(1):
-        raise Unsupported("it gives the positions of the largest elements", "use only its values")
+        raise Unsupported("it returns the positions of the largest elements", "use only its values")
     return (found, None) if kind == "max" else found
 
 

@@ -138,4 +138,4 @@ def _mel_weight_matrix(n: NodeContext) -> NodeResults:
 
 @onnx_op("RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli")
 def _random(_node: NodeContext) -> NodeResults:
-    raise Unsupported("a graph gives the same result each time; it draws random numbers", "make it an input")
+    raise Unsupported("it draws random numbers, and a graph gives the same result each time", "make it an input")

@@ -246,7 +246,7 @@ def _unrolled(n: NodeContext, body: OnnxGraph, times: int, carried: list[DraftOp
             own.append(one)
         if not isinstance(go_on, KnownTensor):
             raise Unsupported(
-                "whether it goes on depends on data, and what it carries or reads changes its shape",
+                "its condition depends on data, and a value that it carries or reads changes its shape",
                 "fix what it depends on: --fix INPUT=VALUE",
             )
         if not np.all(go_on.array):

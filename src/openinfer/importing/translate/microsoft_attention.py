@@ -93,7 +93,7 @@ def _given_heads(n: NodeContext, count: int) -> _Heads:
     """Apart, with the biases of all three in one vector."""
     q, k, v, bias = n.x, n.optional(1), n.optional(2), n.optional(3)
     if k is None or v is None:
-        raise Unsupported("its keys and values lie in one input")
+        raise Unsupported("its keys and values are packed in one input")
     if bias is None:
         return _Heads(*(_split(n, one, count) for one in (q, k, v)))
     found, begin = [], 0

@@ -31,7 +31,7 @@ def document_bytes(path: str | os.PathLike[str], what: str, code: Code, most: in
         message = f"the {what} {name!r} cannot be read: {reason_of(error)}"
         raise DeviceError(Diagnostic(code, message, FileSpan(name))) from error
     if len(data) > most:
-        message = f"{name!r} is no {what}: it has more than {most >> 20} MiB"
+        message = f"{name!r} is too large for a {what}: it has more than {most >> 20} MiB"
         raise DeviceError(Diagnostic(code, message, FileSpan(name)))
     return data
 

@@ -111,7 +111,8 @@ class ByteTaps(Template):
     def text(self) -> str:
         """The tile in words, as part of a kernel's text."""
         own = f"in tiles of {self.rows} x {self.vectors * self.lanes} by {self.lanes} at groups of four"
-        return f"{own} at {self.offsets}, {self.places} rows of {self.row} and {self.last}, around them {self.fill}"
+        axes = " and ".join(str(one) for one in (self.row, self.last) if one is not None)
+        return f"{own} at offsets {self.offsets}, {self.places} rows, {axes}, padded with {self.fill}"
 
     @property
     def facts(self) -> dict[str, Any]:

@@ -101,6 +101,12 @@ class Along:
     window: ScalarVar | None
     tap: ScalarVar | None
 
+    def __str__(self) -> str:
+        """The windows as part of a kernel's text: with everything that distinguishes them."""
+        where = " + ".join(one.name for one in (self.window, self.tap) if one is not None)
+        windows = f"{self.count} windows of {self.taps} taps along {where or 0}"
+        return f"{windows} (extent {self.extent}, stride {self.stride}, dilation {self.dilation}, first {self.first})"
+
     @property
     def furthest(self) -> int:
         """The last tap."""
