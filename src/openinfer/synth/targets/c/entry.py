@@ -288,13 +288,18 @@ void {name}_set_budget({name}_context *c, int64_t nodes)
 {cases}
     return {upper}_ERROR_NAME;
 """
-        return f"""void {name}_free({name}_context *c)
-{{
-    for (int i = 0; i < {len(self.placed.state.growing)}; ++i) {{
+        count = len(self.placed.state.growing)
+        freed = f"""\
+    for (int i = 0; i < {count}; ++i) {{
         free(c->heap[i]);
         c->heap[i] = NULL;
     }}
-{closed}    c->arena = NULL;
+"""
+        if count == 1:
+            freed = "    free(c->heap[0]);\n    c->heap[0] = NULL;\n"
+        return f"""void {name}_free({name}_context *c)
+{{
+{freed}{closed}    c->arena = NULL;
 }}
 
 {self._public("reserve", reserve, *parameters)}"""

@@ -1,7 +1,7 @@
 """A small program that shows how a project is used: it runs a step on simple inputs and prints the first results."""
 
 from openinfer.check.sizes import trial_sizes
-from openinfer.loops.dim import Dim, most_elements
+from openinfer.loops.dim import Dim, is_same, most_elements
 from openinfer.loops.ir import Buffer
 from openinfer.synth.program.ir import Value
 from openinfer.synth.targets.c.dialect import C, stored_type
@@ -249,14 +249,16 @@ def _input(project: EmittedProject, key: str, value: Value, place: int) -> tuple
     array = f"static {kind} input{place}[{length}]; /* {comment(f'{key}: {value.dtype.name}[{shape}]')} */\n"
     lines = [f"in.{field} = input{place};"]
     if value.dtype.kind == "float" and not value.dtype.is_small_float:
-        lines.insert(0, f"for (int i = 0; i < {length}; ++i) input{place}[i] = ({kind})(i % 17 - 8) / 8;")
+        ramp = f"for (int i = 0; i < {length}; ++i) input{place}[i] = ({kind})(i % 17 - 8) / 8;"
+        lines.insert(0, ramp if length > 1 else f"input{place}[0] = -1;")
     return array, lines
 
 
 def _output(project: EmittedProject, key: str, value: Value) -> tuple[list[str], set[Need]]:
     """Statements that print the first elements of an output."""
     printer = ScalarPrinter(C, lambda _buffer: f"out.{project.placed.names.outputs[key]}")
-    element = printer.load(Buffer("out", value.dtype, value.shape), "i").atom
+    is_one = not value.dtype.is_packed and all(is_same(extent, 1) for extent in value.shape)
+    element = printer.load(Buffer("out", value.dtype, value.shape), "0" if is_one else "i").atom
     is_float = value.dtype.kind == "float"
     call = f'printf(" %g", (double){element})' if is_float else f'printf(" %lld", (long long){element})'
     most = min(most_elements(value.shape), SHOWN)
@@ -272,6 +274,6 @@ def _output(project: EmittedProject, key: str, value: Value) -> tuple[list[str],
     label = f"{key}: {value.dtype.name}[{shape}]"
     return [
         f'printf("%s =", {string(label)});',
-        f"for (int64_t i = 0; i < {count}; ++i) {call};",
+        f"{call};" if is_one else f"for (int64_t i = 0; i < {count}; ++i) {call};",
         'printf("\\n");',
     ], printer.needs

@@ -194,11 +194,12 @@ def _comparison(
     own = ScalarPrinter(C, lambda _buffer: f"out.{project.placed.names.outputs[key]}")
     other = ScalarPrinter(C, lambda _buffer: f"out{number}_{place}")
     buffer = Buffer("any", value.dtype, value.shape)
-    got, expected = own.load(buffer, "i").atom, other.load(buffer, "i").atom
+    position = "0" if wanted.size == 1 and not value.dtype.is_packed else "i"
+    got, expected = own.load(buffer, position).atom, other.load(buffer, position).atom
     needs |= own.needs | other.needs
     tolerance = _tolerance(wanted, value, one)
-    check = f"check({number}, {string(key)}, i, (double){got}, (double){expected}, {tolerance!r});"
-    return [f"for (int64_t i = 0; i < {wanted.size}; ++i) {check}"]
+    check = f"check({number}, {string(key)}, {position}, (double){got}, (double){expected}, {tolerance!r});"
+    return [check if position == "0" else f"for (int64_t i = 0; i < {wanted.size}; ++i) {check}"]
 
 
 def _tolerance(wanted: Array, value: Value, one: Golden) -> float:

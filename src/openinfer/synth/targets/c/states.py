@@ -171,10 +171,20 @@ static int take_state({name}_context *c, const unsigned char *from, size_t bytes
         ]
         for layout in self.placed.state.growing:
             lines += self._loaded_table(layout, foreign)
+        lines += [f"if (rest != 0) {foreign}", f"at = state + {upper}_STATE_BYTES;"]
+        if heaps == 1:
+            return [
+                *lines,
+                "if (own[0] > 0) {",
+                "    made[0] = malloc(own[0]);",
+                f"    if (made[0] == NULL) {memory}",
+                "    memcpy(made[0], at, own[0]);",
+                "}",
+                "free(c->heap[0]);",
+                "c->heap[0] = made[0];",
+            ]
         return [
             *lines,
-            f"if (rest != 0) {foreign}",
-            f"at = state + {upper}_STATE_BYTES;",
             "bool is_short = false;",
             f"for (int i = 0; i < {heaps} && !is_short; ++i) {{",
             "    if (own[i] == 0) continue;",

@@ -134,10 +134,15 @@ class _TileLoops:
 
     def _copied_rows(self, left: Buffer, first: Scalar, count: str) -> None:
         """A number of rows, each in one piece."""
-        self._tiling.open(f"for ({self._tiling.index} row = 0; row < {count}; ++row)")
-        place, used = first + ROW, used_variables(self._tiling.product.left.value)
-        self._tiling.unflatten(self._tiling.product.rows, place, used)
-        self._tiling.say(f"{self._tiling.type_of(left.dtype)} *to = {left.name} + row * {number(left.shape[-1])};")
+        kind = self._tiling.type_of(left.dtype)
+        if self._is_row:
+            self._tiling.scope()
+            self._tiling.say(f"{kind} *to = {left.name};")
+        else:
+            self._tiling.open(f"for ({self._tiling.index} row = 0; row < {count}; ++row)")
+            place, used = first + ROW, used_variables(self._tiling.product.left.value)
+            self._tiling.unflatten(self._tiling.product.rows, place, used)
+            self._tiling.say(f"{kind} *to = {left.name} + row * {number(left.shape[-1])};")
         self._factors.copied_row(left)
         self._tiling.close()
 
@@ -178,7 +183,7 @@ class _TileLoops:
     @property
     def _is_row(self) -> bool:
         """Whether there is a single row, which needs no loop."""
-        return not self._tiling.product.rows.vars and self._tiling.tile.left is None
+        return not self._tiling.product.rows.vars
 
     def _open_tiles(self, sizes: Sequence[int], first: str, count: str) -> None:
         """The loop over tiles, if there are several."""
