@@ -71,6 +71,10 @@ class Client:
         request = {"seq": self.sent, "type": "request", "command": command, "arguments": arguments}
         _validator(_of(command, "Request")).validate(request)
         self.send(request)
+        return self.answer()
+
+    def answer(self) -> dict[str, Any]:
+        """The response to the last request; events that come before it are kept."""
         while True:
             message = self._next()
             if message["type"] == "response":

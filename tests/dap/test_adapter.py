@@ -201,3 +201,75 @@ def test_what_cannot_be_launched_is_refused_with_the_reason(client: Client, path
     assert "E508" in client.refused("launch", program=str(path))
     assert "'program' is missing" in client.refused("launch")
     assert "no request 'gotoTargets'" in client.refused("gotoTargets", source={"path": str(path)}, line=1)
+
+
+def test_breakpoints_can_be_set_anew_while_the_graph_runs(client: Client, path: Path) -> None:
+    path.write_text(GRAPH.replace("0..3", "0..100000000"))
+    begun(client, path)
+    client.call("continue", threadId=1)
+    for count in range(300):
+        asked = [{"line": 10, "condition": f"i == -{1 + one}"} for one in range(count % 7)]
+        client.call("setBreakpoints", source={"path": str(path)}, breakpoints=asked)
+    client.call("pause", threadId=1)
+    assert client.event("stopped")["reason"] == "pause"
+
+
+def test_a_condition_that_cannot_be_judged_stops_and_says_why(client: Client, path: Path) -> None:
+    """It is no mistake of the step, which would have been given up."""
+    client.launch(path, stopOnEntry=False)
+    asked = [{"line": line, "condition": text} for line, text in ((7, "v > 1"), (10, "h[99] > 1"), (11, "h[1/0] > 0"))]
+    client.call("setBreakpoints", source={"path": str(path)}, breakpoints=asked)
+    client.call("configurationDone")
+    assert (client.event("stopped")["reason"], client.line) == ("breakpoint", 7)
+    for line, why in ((10, "outside axis 0"), (11, "divides by zero")):
+        client.call("continue", threadId=1)
+        stopped = client.event("stopped")
+        assert (stopped["reason"], client.line) == ("breakpoint", line)
+        assert "cannot be judged" in stopped["description"]
+        assert why in stopped["description"]
+
+
+def test_conditions_and_counts_of_ops_and_changes_begin_again_with_the_run(client: Client, path: Path) -> None:
+    begun(client, path)
+    asked = [{"name": "add", "condition": "max(h) > 2", "hitCondition": "2"}, {"name": "add", "condition": "1"}]
+    answers = client.call("setFunctionBreakpoints", breakpoints=asked)["breakpoints"]
+    assert [one["verified"] for one in answers] == [True, False]
+    for _ in range(2):
+        assert client.stopped("continue", threadId=1) == ("breakpoint", 10)
+        assert client.variables("Values")["h"]["value"] == "f32[2] [2, 4]"
+        assert client.stopped("restart") == ("entry", 7)
+    client.call("setFunctionBreakpoints", breakpoints=[])
+    client.call("setDataBreakpoints", breakpoints=[{"dataId": "total", "condition": "max(total) > 10"}])
+    assert client.stopped("continue", threadId=1) == ("data breakpoint", 10)
+    assert client.variables("Persistent")["total"]["value"] == "f32[2] [6, 12]"
+
+
+def test_a_source_is_known_by_any_path_that_leads_to_it(client: Client, path: Path) -> None:
+    link = path.with_name("link.oig")
+    link.symlink_to(path)
+    begun(client, link)
+    for one in (path, path.parent / "nowhere" / ".." / path.name):
+        answer = client.call("setBreakpoints", source={"path": str(one)}, breakpoints=[{"line": 10}])
+        assert answer["breakpoints"][0]["verified"]
+
+
+def test_arguments_that_make_no_sense_are_refused_and_the_next_request_is_answered(client: Client, path: Path) -> None:
+    begun(client, path)
+    for command in ("setFunctionBreakpoints", "setBreakpoints", "scopes", "variables", "setExceptionBreakpoints"):
+        for given in (
+            "x",
+            [1],
+            {"source": "x", "breakpoints": [1], "filters": 1},
+            {"variablesReference": float("inf")},
+        ):
+            client.sent += 1
+            client.send({"seq": client.sent, "type": "request", "command": command, "arguments": given})
+            assert client.answer()["success"] <= isinstance(given, dict)
+    assert client.line == 7
+
+
+def test_a_graph_is_launched_once(client: Client, path: Path) -> None:
+    client.call("initialize", adapterID="openinfer")
+    assert "less than 1" in client.refused("launch", program=str(path), steps=0)
+    client.call("launch", program=str(path))
+    assert "launched already" in client.refused("launch", program=str(path))

@@ -62,8 +62,8 @@ class Adapter:
             "initialize": lambda _: dict(CAPABILITIES),
             "launch": self._launched,
             "setBreakpoints": self._set_breakpoints,
-            "setFunctionBreakpoints": lambda given: _breakpoints(self._ready.set_ops(_list(given, "breakpoints"))),
-            "setDataBreakpoints": lambda given: _breakpoints(self._ready.set_changes(_list(given, "breakpoints"))),
+            "setFunctionBreakpoints": lambda given: _breakpoints(self._ready.set_ops(_objects(given, "breakpoints"))),
+            "setDataBreakpoints": lambda given: _breakpoints(self._ready.set_changes(_objects(given, "breakpoints"))),
             "setExceptionBreakpoints": lambda given: _breakpoints(self._ready.set_filters(_list(given, "filters"))),
             "dataBreakpointInfo": self._data_breakpoint_info,
             "configurationDone": lambda _: None,
@@ -112,18 +112,18 @@ class Adapter:
             self._runner.join()
 
     def _answer(self, request: dict[str, Any]) -> None:
-        command, given = str(request.get("command")), request.get("arguments") or {}
+        command = str(request.get("command"))
         answer = self._answers.get(command)
         try:
             if answer is None:
                 message = f"there is no request {command!r:.60} here"
                 raise RefusedError(message)
-            body = answer(given)
+            body = answer(_object(request, "arguments"))
         except RefusedError as error:
             return self._channel.refuse(request, str(error))
         except OpenInferError as error:
             return self._channel.refuse(request, str(error))
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             return self._channel.refuse(request, f"the arguments of {command!r:.60} make no sense: {error}")
         self._channel.respond(request, body)
         if command in self._afterwards:
@@ -149,19 +149,25 @@ class Adapter:
         return session
 
     def _launched(self, given: dict[str, Any]) -> None:
+        if self._session is not None:
+            message = "a graph has been launched already; restart begins again"
+            raise RefusedError(message)
         graph = given.get("program")
         if not isinstance(graph, str):
             message = "'program' is missing: the path of a graph"
             raise RefusedError(message)
         self._stops_on_entry = bool(given.get("stopOnEntry", True)) and not given.get("noDebug")
-        steps = given.get("steps")
+        steps = None if given.get("steps") is None else int(given["steps"])
+        if steps is not None and steps < 1:
+            message = "'steps' is less than 1"
+            raise RefusedError(message)
         self._session = self._launch(
             LaunchRequest(
                 graph,
                 given.get("model"),
                 dict(given.get("sizes") or {}),
                 {name: str(value) for name, value in dict(given.get("inputs") or {}).items()},
-                None if steps is None else int(steps),
+                steps,
                 given.get("loadState"),
             )
         )
@@ -188,12 +194,10 @@ class Adapter:
     # --- breakpoints ----------------------------------------------------------------------------------------------
 
     def _set_breakpoints(self, given: dict[str, Any]) -> dict[str, Any]:
-        source = given.get("source") or {}
-        own = self._ready.source()
-        if source.get("path", "") != own.get("path", "") and not source.get("sourceReference"):
+        if not self._ready.is_source(_object(given, "source")):
             refused = {"verified": False, "message": "this file is not being debugged"}
             return _breakpoints([refused for _ in _list(given, "breakpoints")])
-        return _breakpoints(self._ready.set_lines(_list(given, "breakpoints")))
+        return _breakpoints(self._ready.set_lines(_objects(given, "breakpoints")))
 
     def _data_breakpoint_info(self, given: dict[str, Any]) -> dict[str, Any]:
         name = self._ready.variable_named(str(given.get("name")))
@@ -291,6 +295,22 @@ def _list(given: dict[str, Any], key: str) -> list[Any]:
         message = f"{key!r} is not a list"
         raise RefusedError(message)
     return found
+
+
+def _objects(given: dict[str, Any], key: str) -> list[dict[str, Any]]:
+    found = _list(given, key)
+    if not all(isinstance(one, dict) for one in found):
+        message = f"{key!r} is not a list of objects"
+        raise RefusedError(message)
+    return found
+
+
+def _object(given: dict[str, Any], key: str) -> dict[str, Any]:
+    found = given.get(key)
+    if not isinstance(found, dict | None):
+        message = f"{key!r} is not an object"
+        raise RefusedError(message)
+    return found or {}
 
 
 def _breakpoints(answers: list[dict[str, Any]]) -> dict[str, Any]:

@@ -1,11 +1,12 @@
 """A graph that an editor steps through: breakpoints, moves, frames, values, and the way back."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from os.path import realpath
 from typing import Any
 
 from openinfer.dap.values import ValueTrees
-from openinfer.errors import printable
+from openinfer.errors import ExecutionError, printable
 from openinfer.ir import Assign
 from openinfer.sim.commands import RefusedError
 from openinfer.sim.editing import edited_array, number_or_list, refused_value
@@ -28,15 +29,18 @@ class _Hits:
     met: int = field(default=0)
 
     def counted(self) -> Stop:
-        judge = self.stop.before
-        if self.least <= 1 or judge is None:
+        if self.least <= 1:
             return self.stop
+        before, after = self.stop.before, self.stop.after
+        return Stop(
+            f"{self.stop.text}, from time {self.least} on",
+            None if before is None else lambda place: before(place) and self._is_enough(),
+            None if after is None else lambda node: after(node) and self._is_enough(),
+        )
 
-        def before(place: Any) -> bool:
-            self.met += judge(place)
-            return judge(place) and self.met >= self.least
-
-        return Stop(f"{self.stop.text}, from time {self.least} on", before=before)
+    def _is_enough(self) -> bool:
+        self.met += 1
+        return self.met >= self.least
 
 
 class DebugSession:
@@ -49,7 +53,7 @@ class DebugSession:
         self.stepper = Stepper(executor, inputs, steps, state, keeps_starts=True)
         self.listing = Listing(self._bound.source, self._bound.origins)
         self._stops = Stops(self._bound, self.listing)
-        self._set: dict[str, dict[int, Stop]] = {}
+        self._set: dict[str, dict[int, _Hits]] = {}
         self._number = 0
         self.values = ValueTrees()
         self.stepper.restart()
@@ -67,6 +71,14 @@ class DebugSession:
         if self._path.lower().endswith(".json"):
             return {"name": f"{name} (canonical text)", "sourceReference": 1}
         return {"name": name, "path": self._path}
+
+    def is_source(self, source: Mapping[str, Any]) -> bool:
+        """Whether a source that a client names is the graph's, by whatever path."""
+        own = self.source().get("path")
+        if own is None:
+            return bool(source.get("sourceReference"))
+        path = source.get("path")
+        return isinstance(path, str) and realpath(path) == realpath(own)
 
     def frames(self) -> list[dict[str, Any]]:
         """The blocks that are being run, the innermost first, each with the line of its node."""
@@ -131,13 +143,8 @@ class DebugSession:
 
     def _line(self, asked: dict[str, Any]) -> tuple[Stop, int | None]:
         line = int(asked["line"])
-        stop = self._stops.at_line(line, str(asked.get("condition") or "").strip())
-        least = str(asked.get("hitCondition") or "1").strip().removeprefix(">=").strip()
-        if not least.isdigit():
-            message = f"the number of times is {least!r:.40}, which is no number"
-            raise RefusedError(message)
         first = self.listing.first_from(line)
-        return _Hits(stop, int(least)).counted(), None if first is None else self.listing.line_of(first)
+        return self._stops.parsed(f"line {max(line, 0)}"), None if first is None else self.listing.line_of(first)
 
     def set_ops(self, asked: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Breakpoints on ops by their names."""
@@ -150,24 +157,29 @@ class DebugSession:
     def set_filters(self, filters: list[str]) -> list[dict[str, Any]]:
         """Breakpoints on values that are not finite."""
         asked = [{"filter": one} for one in filters]
-        return self._replaced("filters", asked, lambda one: (self._stops.parsed(one["filter"]), None))
+        return self._replaced("filters", asked, lambda one: (self._stops.parsed(str(one["filter"])), None))
 
     def _replaced(
         self, group: str, asked: list[dict[str, Any]], parse: Callable[[dict[str, Any]], tuple[Stop, int | None]]
     ) -> list[dict[str, Any]]:
-        for number in self._set.pop(group, {}):
-            del self.stepper.stops[number]
-        kept, answers = self._set.setdefault(group, {}), []
+        """Set the breakpoints of a group in place of those before: all that can be, at once, while the graph may run."""
+        kept: dict[int, _Hits] = {}
+        answers: list[dict[str, Any]] = []
         for one in asked:
             self._number += 1
             try:
                 stop, line = parse(one)
+                kept[self._number] = _Hits(self._stops.only_where(stop, _said(one, "condition")), _least(one))
             except RefusedError as error:
                 answers.append({"id": self._number, "verified": False, "message": str(error)})
                 continue
-            kept[self._number] = self.stepper.stops[self._number] = stop
             answers.append({"id": self._number, "verified": True, **({"line": line} if line is not None else {})})
+        self._set[group] = kept
+        self._set_stops()
         return answers
+
+    def _set_stops(self) -> None:
+        self.stepper.stops = {number: hits.counted() for group in self._set.values() for number, hits in group.items()}
 
     def variable_named(self, name: str) -> str | None:
         """A variable whose changes can be waited for; None for anything else."""
@@ -178,7 +190,14 @@ class DebugSession:
     def is_at_breakpoint(self) -> bool:
         """Whether a breakpoint holds where the run begins."""
         place = self._executor.place
-        return any(one.before is not None and one.before(place) for one in self.stepper.stops.values())
+
+        def holds(stop: Stop) -> bool:
+            try:
+                return stop.before is not None and stop.before(place)
+            except ExecutionError:
+                return True
+
+        return any([holds(one) for one in self.stepper.stops.values()])
 
     def moved(self, move: Callable[[], Halt]) -> Halt:
         """Go on; nodes that only declare a variable are passed, as nothing can be seen there."""
@@ -219,8 +238,10 @@ class DebugSession:
         return RunPosition(position.done - 1, max(0, nodes - 1))
 
     def restart(self) -> None:
-        """Be at the beginning."""
+        """Be at the beginning; breakpoints count from there again."""
         self.values.forget()
+        for hits in (one for group in self._set.values() for one in group.values()):
+            hits.met = 0
         self.stepper.restart()
 
     def returned(self, halt: Halt) -> list[str]:
@@ -229,3 +250,16 @@ class DebugSession:
             return []
         values = [f"{name}: {brief(self._bound.vars[name], value)}" for name, value in halt.returned.items()]
         return [f"step {halt.ended[-1]} of {self.stepper.total}: {'; '.join(values) or 'done'}"]
+
+
+def _said(asked: dict[str, Any], key: str) -> str:
+    return str(asked.get(key) or "").strip()
+
+
+def _least(asked: dict[str, Any]) -> int:
+    """From which time on a breakpoint stops."""
+    text = _said(asked, "hitCondition").removeprefix(">=").strip() or "1"
+    if not text.isdecimal():
+        message = f"the number of times is {text!r:.40}, which is no number"
+        raise RefusedError(message)
+    return int(text)

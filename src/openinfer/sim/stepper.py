@@ -88,6 +88,7 @@ class Stepper:
         self.done = 0
         """How many steps have been completed."""
         self.stops: dict[int, Stop] = {}
+        """The breakpoints by their numbers. While nodes are being run, another thread may only put others in its place."""
         self.history: deque[tuple[int, Event]] = deque(maxlen=_REMEMBERED)
         """The nodes that have been executed, each with the number of its step."""
         self._executed = 0
@@ -270,11 +271,13 @@ class Stepper:
         place = self.executor.place
         for number, stop in self.stops.items():
             reason = f"breakpoint {number}: {stop.text}"
+            is_written = False
             try:
                 is_written = stop.after is not None and stop.after(node)
+                is_met = is_written or (stop.before is not None and not self.is_finished and stop.before(place))
             except ExecutionError as error:
-                is_written, reason = True, f"{reason} cannot be judged: {error.message}"
-            if is_written or (stop.before is not None and not self.is_finished and stop.before(place)):
+                is_met, reason = True, f"{reason} cannot be judged: {error.message}"
+            if is_met:
                 halt.stops.append(reason)
             halt.is_by_value |= is_written
 

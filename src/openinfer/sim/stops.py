@@ -135,16 +135,17 @@ class Stops:
         self.variable(found.access.base)
         return Stop(f"if {text}", after=_Written(found))
 
-    def at_line(self, line: int, condition: str = "") -> Stop:
-        """A breakpoint on the first node from a line on; with a condition, it stops there only where that holds."""
-        stop, before = self._at_line(line), self._at_line(line).before
+    def only_where(self, stop: Stop, condition: str) -> Stop:
+        """A breakpoint that stops only where a condition holds too."""
         if not condition:
             return stop
         found = parsed_condition(condition)
         self._require_known(found.access.base)
+        before, after = stop.before, stop.after
         return Stop(
             f"{stop.text}, if {condition}",
-            before=lambda place: before is not None and before(place) and found.holds(place.read(found.access)),
+            None if before is None else lambda place: before(place) and found.holds(place.read(found.access)),
+            None if after is None else lambda node: after(node) and found.holds(node.read(found.access)),
         )
 
     def _require_known(self, name: str) -> None:
