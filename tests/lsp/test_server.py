@@ -64,6 +64,12 @@ class Session:
         self.client.text_document_did_open(types.DidOpenTextDocumentParams(item))
         return uri
 
+    def change(self, uri: str, text: str) -> None:
+        params = types.DidChangeTextDocumentParams(
+            types.VersionedTextDocumentIdentifier(2, uri), [types.TextDocumentContentChangeWholeDocument(text)]
+        )
+        self.client.text_document_did_change(params)
+
     def diagnostics(self, uri: str) -> Any:
         while uri not in self.published:
             self.arrived.clear()
@@ -112,6 +118,7 @@ def test_the_server_says_what_it_can_do(tmp_path: Path) -> None:
     session = Session(tmp_path)
     found = session.start().capabilities
     session.stop()
+    assert found.text_document_sync.change == types.TextDocumentSyncKind.Full
     offered = {name for name in dir(found) if name.endswith("_provider") and getattr(found, name)}
     assert offered - {"execute_command_provider"} == {
         *("code_action_provider", "completion_provider", "definition_provider", "document_formatting_provider"),
@@ -123,13 +130,7 @@ def test_the_server_says_what_it_can_do(tmp_path: Path) -> None:
 def test_a_change_is_checked_and_the_problem_is_where_it_is(session: Session) -> None:
     uri = session.open(GRAPH)
     assert session.diagnostics(uri) == []
-    place = at(GRAPH, "y: f32[B, D]", 10)
-    change = types.TextDocumentContentChangePartial(
-        range=types.Range(place, types.Position(place.line, place.character + 1)), text="3"
-    )
-    session.client.text_document_did_change(
-        types.DidChangeTextDocumentParams(types.VersionedTextDocumentIdentifier(2, uri), [change])
-    )
+    session.change(uri, GRAPH.replace("y: f32[B, D]", "y: f32[B, 3]"))
     (problem,) = session.diagnostics(uri)
     assert (problem.code, problem.severity) == ("E309", types.DiagnosticSeverity.Error)
     assert problem.range.start == at(GRAPH, ">> y", 3)
@@ -236,6 +237,19 @@ def test_positions_count_utf16_units(session: Session) -> None:
     (problem,) = session.diagnostics(uri)
     line = text.split("\n")[1]
     assert problem.range.start == types.Position(1, line.index("return") + 1)
+
+
+def test_lines_end_where_the_protocol_ends_them(session: Session) -> None:
+    """At a carriage return by itself, too, and at nothing else: pygls would also cut at a form feed, say."""
+    text = "/* a\u2028b\x0cc\x85d */\rdynamic { x: f32[4]; }\r\n/* \r */ block entry { return nothing; }\r\n"
+    uri = session.open(text)
+    (problem,) = session.diagnostics(uri)
+    start = len(" */ block entry { ")
+    assert problem.range == types.Range(types.Position(3, start), types.Position(3, start + len("return nothing")))
+    found = session.call(
+        session.client.text_document_hover_async(types.HoverParams(document(uri), types.Position(1, 10)))
+    )
+    assert "dynamic x: f32[4]" in found.contents.value
 
 
 def test_without_pygls_the_command_names_what_to_install() -> None:

@@ -1,5 +1,7 @@
 """Places, problems and answers of the language service in the words of the protocol."""
 
+import re
+from bisect import bisect_right
 from collections.abc import Iterable
 from typing import Any
 
@@ -41,36 +43,45 @@ _OUTLINE = {
 }
 
 
+_LINE_END = re.compile(r"\r\n|\r|\n")
+
+
 class TextPositions:
-    """Offsets of a text as lines and characters, in the units that a client counts; ``codec`` is pygls's."""
+    r"""Offsets of a text as lines and characters, in the units that a client counts; ``codec`` is pygls's.
+
+    To the protocol a carriage return by itself ends a line too, and nothing else does but ``\n`` and ``\r\n``.
+    """
 
     def __init__(self, source: Source, codec: Any) -> None:
-        self._source = source
+        self._text = source.text
         self._codec = codec
+        self._starts, self._ends = [0], []
+        for found in _LINE_END.finditer(source.text):
+            self._ends.append(found.start())
+            self._starts.append(found.end())
+        self._ends.append(len(source.text))
 
     def offset(self, position: Any) -> int:
         """The offset of a position; what lies behind the end of a line is its end."""
-        start, line = self._source.start_of(position.line + 1), self._line(position.line + 1)
+        if position.line >= len(self._starts):
+            return len(self._text)
+        start, end = self._starts[position.line], self._ends[position.line]
+        line = self._text[start:end]
         if line.isascii():
-            return start + min(int(position.character), len(line))
+            return min(start + int(position.character), end)
         units = 0
         for place, character in enumerate(line):
             if units >= position.character:
                 return start + place
             units += self._codec.client_num_units(character)
-        return start + len(line)
+        return end
 
     def position(self, offset: int) -> Any:
-        """The position of an offset."""
-        line, column = self._source.position(offset)
-        before = self._line(line)[: column - 1]
+        """The position of an offset; the end of a line, where the offset is among the characters that end it."""
+        line = bisect_right(self._starts, offset) - 1
+        before = self._text[self._starts[line] : min(offset, self._ends[line])]
         units = len(before) if before.isascii() else self._codec.client_num_units(before)
-        return types.Position(line - 1, units)
-
-    def _line(self, number: int) -> str:
-        start = self._source.start_of(number)
-        end = self._source.text.find("\n", start)
-        return self._source.text[start : len(self._source.text) if end < 0 else end]
+        return types.Position(line, units)
 
     def range(self, place: TextRange) -> Any:
         """A range."""

@@ -102,7 +102,8 @@ def _path(uri: str) -> str:
 
 def make_server() -> Any:
     """A language server with all its requests."""
-    server = LanguageServer("openinfer", VERSION)
+    # Whole texts: where pygls applies edits, other characters end lines than those of the protocol.
+    server = LanguageServer("openinfer", VERSION, text_document_sync_kind=types.TextDocumentSyncKind.Full)
     texts = OpenTexts(server)
     answers: dict[str, tuple[Callable[[Any], Any], Any]] = {
         types.TEXT_DOCUMENT_DID_OPEN: (lambda params: texts.publish(params.text_document.uri), None),
