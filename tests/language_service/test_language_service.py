@@ -199,6 +199,16 @@ def test_hover_says_types_and_documentation(mlp: TextAnalysis, mark: str, said: 
         assert said in found.markdown
 
 
+def test_names_from_a_graph_stay_text_in_markdown(graph_file: Path) -> None:
+    name = "`` `![a](https://evil.example/a.png)"
+    text = GRAPH.replace('@ref("bias")', f'@ref("{name}")').replace("W.{l}", f"{name}{{l}}")
+    found = LanguageService().update(str(graph_file), text)
+    for mark in ('ref("', 'pattern("'):
+        said = hover(found, text.index(mark) + len(mark))
+        assert said is not None
+        assert "![" not in said.markdown.replace(f"``` {name} ```", "")
+
+
 # --- completion -------------------------------------------------------------------------------------------------------
 
 
@@ -236,6 +246,21 @@ def test_completion_knows_the_model(graph_file: Path) -> None:
     entries = completions(found, text.index('@ref("') + 6)
     assert {"bias", "W.0"} <= {one.label for one in entries}
     assert next(one.detail for one in entries if one.label == "bias") == "f32[8]"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["// a |", in_block("op neg(x) >> y; // and op |\n"), in_block("/* op |"), in_block("/* op | */"), '// "op |']
+    + [in_block('scope "op |" {'), in_block('op neg(x, "op |')],
+)
+def test_nothing_is_offered_in_comments_and_strings(text: str) -> None:
+    """Editors ask behind every space."""
+    assert labels(text) == set()
+
+
+def test_quotes_in_comments_begin_no_string_and_words_are_replaced_on_their_line() -> None:
+    assert "matmul" in labels(in_block('/* " */ op |'))
+    assert "cache.read" not in labels(in_block("cache.\n    |"))
 
 
 def test_a_completion_replaces_the_word_that_is_being_typed() -> None:

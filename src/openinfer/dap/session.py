@@ -162,7 +162,7 @@ class DebugSession:
     def _replaced(
         self, group: str, asked: list[dict[str, Any]], parse: Callable[[dict[str, Any]], tuple[Stop, int | None]]
     ) -> list[dict[str, Any]]:
-        """Set the breakpoints of a group in place of those before: all that can be, at once, while the graph may run."""
+        """Set the breakpoints of a group in place of those before, all at once: the graph may be running."""
         kept: dict[int, _Hits] = {}
         answers: list[dict[str, Any]] = []
         for one in asked:
@@ -197,7 +197,8 @@ class DebugSession:
             except ExecutionError:
                 return True
 
-        return any([holds(one) for one in self.stepper.stops.values()])
+        held = [holds(one) for one in self.stepper.stops.values()]  # all of them: some count
+        return any(held)
 
     def moved(self, move: Callable[[], Halt]) -> Halt:
         """Go on; nodes that only declare a variable are passed, as nothing can be seen there."""

@@ -1,11 +1,13 @@
 """What can be written at a place: ops, parameters, variables, tensors of the model, words."""
 
 import re
+from bisect import bisect_left
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from openinfer.dtypes import DTYPES
-from openinfer.lang.tokens import SourceToken
+from openinfer.lang.tokens import SourceToken, trivia
 from openinfer.language_service.analysis import TextAnalysis
 from openinfer.language_service.hover import described
 from openinfer.language_service.symbols import SymbolKind
@@ -17,7 +19,7 @@ from openinfer.ops.record import OpRecord, Param
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _CACHE = re.compile(r"\bcache\s*\.\s*[A-Za-z]*\Z")
-_STRING = re.compile(r'"([^"\n]*)\Z')
+_STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
 _OPENING = {"_LBRACE": "_RBRACE", "_LPAR": "_RPAR", "_LSQB": "_RSQB"}
 _VALUES = (SymbolKind.VARIABLE, SymbolKind.TEMPORARY)
 _IN_BRACKETS = (SymbolKind.INDEX, SymbolKind.VARIABLE, SymbolKind.SIZE)
@@ -65,16 +67,29 @@ class _Place:
 def completions(analysis: TextAnalysis, offset: int) -> list[CompletionEntry]:
     """What can be written at a place; the word that is being typed is replaced."""
     text = analysis.text[:offset]
+    open_mark, start = _opened(analysis, offset)
+    if open_mark == "comment":
+        return []
     place = _place(analysis, offset)
-    string = _STRING.search(text[text.rfind("\n") + 1 :])
-    if string is not None and text[text.rfind("\n") + 1 :].count('"') % 2:
-        start = offset - len(string[1])
-        return list(_entries_of_model(analysis, TextRange(start, offset))) if _names_model(place) else []
-    cache = _CACHE.search(text)
+    if open_mark == "string":
+        return list(_entries_of_model(analysis, TextRange(start + 1, offset))) if _names_model(place) else []
+    cache = _CACHE.search(text, text.rfind("\n") + 1)
     if cache is not None:
         begin = TextRange(cache.start(), offset)
         return [_form(word, KEYWORDS[word], begin) for word in KEYWORDS if word.startswith("cache.")]
     return list(_found(place))
+
+
+def _opened(analysis: TextAnalysis, offset: int) -> tuple[str, int]:
+    """Whether a place is inside a comment or a string, and where that begins."""
+    tokens = analysis.recovered.tokens
+    number = bisect_left(tokens, offset, key=lambda one: one.start_pos)
+    behind = tokens[number - 1].start_pos if number else 0
+    kind, piece, start = deque(trivia(analysis.text[behind:offset]), maxlen=1).pop() if behind < offset else ("", "", 0)
+    if piece.startswith("//") or (piece.startswith("/*") and kind != "comment"):
+        return "comment", behind + start
+    is_string = piece.startswith('"') and _STRING.fullmatch(piece) is None
+    return ("string", behind + start) if is_string else ("", offset)
 
 
 def _place(analysis: TextAnalysis, offset: int) -> _Place:

@@ -1,5 +1,6 @@
 """What is said about the name at a place, in Markdown: types, where values come from, how an op is used."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -73,9 +74,11 @@ def _origin(analysis: TextAnalysis, variable: BoundVar) -> list[str]:
             entry = None if analysis.model is None else analysis.model.tensors.get(name)
             size = f", {counted(entry.nbytes, 'byte')}" if entry is not None else ""
             value = analysis.known.constants.get(variable.name) if analysis.known is not None else None
-            return [f"From the model: `{name}`{size}." + (f" Its value is {value}." if value is not None else "")]
+            return [
+                f"From the model: {_quoted(name)}{size}." + (f" Its value is {value}." if value is not None else "")
+            ]
         case FromPattern(pattern):
-            return [f"Entries from the model: `{pattern}`."]
+            return [f"Entries from the model: {_quoted(pattern)}."]
         case FromCaller():
             return ["The caller inserts it before each step."]
         case FromInit(value):
@@ -158,10 +161,12 @@ def _about_entry(analysis: TextAnalysis, found: Occurrence) -> str:
         return "A name in the model; no model is known here."
     if name in model.tensors:
         info = model.tensors[name]
-        return f"{_code(f'{name}: {info.type_text}')}\n\nIn the model `{model.path}`, {counted(info.nbytes, 'byte')}."
+        return f"{_code(f'{name}: {info.type_text}')}\n\nIn the model {_quoted(model.path)}, {counted(info.nbytes, 'byte')}."
     if name in model.metadata_info:
-        return f"{_code(f'{name}: {model.metadata_info[name].type_name}')}\n\nMetadata of the model `{model.path}`."
-    return f"Names in the model `{model.path}`." if "{" in name else f"The model has no `{name}`."
+        return (
+            f"{_code(f'{name}: {model.metadata_info[name].type_name}')}\n\nMetadata of the model {_quoted(model.path)}."
+        )
+    return f"Names in the model {_quoted(model.path)}." if "{" in name else f"The model has no {_quoted(name)}."
 
 
 def _about_word(table: dict[str, str]) -> Callable[[TextAnalysis, Occurrence], str]:
@@ -170,7 +175,20 @@ def _about_word(table: dict[str, str]) -> Callable[[TextAnalysis, Occurrence], s
 
 def _code(*lines: str) -> str:
     body = "\n".join(lines)
-    return f"```oig\n{body}\n```"
+    fence = _fence(body, 3)
+    return f"{fence}oig\n{body}\n{fence}"
+
+
+def _quoted(text: object) -> str:
+    """Text from a graph or a file as code, whatever marks it has: none of it becomes a link or a picture."""
+    line = " ".join(str(text).split())
+    fence = _fence(line, 1)
+    return f"{fence}{line}{fence}" if len(fence) == 1 else f"{fence} {line} {fence}"
+
+
+def _fence(text: str, least: int) -> str:
+    """Backticks that nothing in a text can end."""
+    return "`" * max(least, 1 + max(map(len, re.findall("`+", text)), default=0))
 
 
 _ABOUT: dict[SymbolKind, Callable[[TextAnalysis, Occurrence], str]] = {

@@ -88,7 +88,7 @@ class Stepper:
         self.done = 0
         """How many steps have been completed."""
         self.stops: dict[int, Stop] = {}
-        """The breakpoints by their numbers. While nodes are being run, another thread may only put others in its place."""
+        """The breakpoints by their numbers. While nodes run, another thread may only assign another dictionary."""
         self.history: deque[tuple[int, Event]] = deque(maxlen=_REMEMBERED)
         """The nodes that have been executed, each with the number of its step."""
         self._executed = 0
