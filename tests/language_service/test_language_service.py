@@ -250,8 +250,10 @@ def test_completion_knows_the_model(graph_file: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["// a |", in_block("op neg(x) >> y; // and op |\n"), in_block("/* op |"), in_block("/* op | */"), '// "op |']
-    + [in_block('scope "op |" {'), in_block('op neg(x, "op |')],
+    [
+        *("// a |", in_block("op neg(x) >> y; // and op |\n"), in_block("/* op |"), in_block("/* op | */"), '// "op |'),
+        *(in_block('scope "op |" {'), in_block('op neg(x, "op |')),
+    ],
 )
 def test_nothing_is_offered_in_comments_and_strings(text: str) -> None:
     """Editors ask behind every space."""

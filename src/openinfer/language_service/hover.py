@@ -161,7 +161,8 @@ def _about_entry(analysis: TextAnalysis, found: Occurrence) -> str:
         return "A name in the model; no model is known here."
     if name in model.tensors:
         info = model.tensors[name]
-        return f"{_code(f'{name}: {info.type_text}')}\n\nIn the model {_quoted(model.path)}, {counted(info.nbytes, 'byte')}."
+        size = counted(info.nbytes, "byte")
+        return f"{_code(f'{name}: {info.type_text}')}\n\nIn the model {_quoted(model.path)}, {size}."
     if name in model.metadata_info:
         return (
             f"{_code(f'{name}: {model.metadata_info[name].type_name}')}\n\nMetadata of the model {_quoted(model.path)}."

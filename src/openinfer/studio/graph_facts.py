@@ -84,7 +84,7 @@ class _Picture:
             part = nodes[start : start + size]
             place = f"{parent}/{part[0].index}-{size}"
             title = f"nodes {part[0].index} – {part[-1].index}"  # noqa: RUF001  (a range, in print)
-            self._container(place, parent, "segment", title, part[0].span, len(part))
+            self._container(place, parent, "segment", title, part[0].span, _count(part))
             self._children(part, place, weights, block)
 
     def _child(self, node: Node, parent: str, weights: Mapping[int, tuple[str, ...]], block: str) -> None:

@@ -173,7 +173,8 @@ class LanePainter {
     if (x > wide || x + width < 0) return;
     const isDark = matchMedia("(prefers-color-scheme: dark)").matches;
     context.fillStyle = `hsl(${hue(event.name)} 55% ${isDark ? 42 : 72}%)`;
-    context.fillRect(x, y, Math.max(width, 0.7), ROW - 3);
+    // A gap in front of the next one, which may have the same colour.
+    context.fillRect(x, y, width > 3 ? width - 1 : Math.max(width, 0.7), ROW - 3);
     const isDiverging = event.position === this.diverging;
     const isSelected = selectedNode.value?.index === event.node;
     if (isDiverging || isSelected) {
