@@ -116,11 +116,33 @@ effect(() => {
   if (opened.value && text.value !== checkedText.value) void check();
 });
 
+/** The text that was checked last, once it has not changed for a moment: planning takes too long for every keystroke. */
+export const settledText = signal("");
+let settling: ReturnType<typeof setTimeout> | undefined;
+
+effect(() => {
+  const now = checkedText.value;
+  clearTimeout(settling);
+  settling = setTimeout(() => (settledText.value = now), settledText.peek() === "" ? 0 : 400);
+});
+
+/** Why the text as it is cannot have a plan, where that can be said without asking. */
+export const planObstacle = computed(() => {
+  const facts = checked.value;
+  const count = (facts?.problems ?? []).filter((one) => one.severity === "error").length;
+  if (count) return `The text has ${count} error${count === 1 ? "" : "s"}; there is a plan once ${count === 1 ? "it is" : "they are"} fixed.`;
+  if (facts && !facts.graph?.bound) return "The graph needs a model or sizes: start the studio with --model FILE.oinf, or with --size NAME=N for each open size.";
+  return null;
+});
+
+export const isPlanStale = computed(() => plan.value !== null && plan.value.text !== text.value);
+
 /** The plan for the device that is chosen; asked for once for each text and device. */
 export async function needPlan(): Promise<PlanFacts | null> {
+  const asked = { text: settledText.value, device: device.value };
+  if (planObstacle.value !== null || asked.text !== checkedText.value) return null;
   const known = plan.value;
-  if (known && known.text === text.value && known.device === device.value) return known.facts;
-  const asked = { text: text.value, device: device.value };
+  if (known && known.text === asked.text && known.device === asked.device) return known.facts;
   const facts = await during(`planning for ${asked.device}`, () => call<PlanFacts>("plan", { device: asked.device }));
   if (facts) plan.value = { ...asked, facts };
   return facts;

@@ -273,6 +273,29 @@ def test_code_memory_and_the_ledger_know_the_nodes(digits: Watched, device: str)
     page.wait_for_selector(".panel h2")
 
 
+def test_code_follows_the_text_and_says_why_it_cannot(digits: Watched) -> None:
+    page = digits.page
+    digits.see("code")
+    page.wait_for_selector(".code-columns[data-stale=false] .kernels")
+    page.click(".cm-line:has-text('op flatten')")
+    page.keyboard.press("End")
+    page.keyboard.type(" op nag(flat) >> flat;")
+    page.wait_for_selector(".code-view .stale:has-text('1 error')")
+    page.wait_for_selector(".code-columns[data-stale=true]")
+    page.click("button.fix:has-text(\"change 'nag' to 'neg'\")")
+    page.wait_for_selector(".code-columns[data-stale=false] .kernels >> text=neg")
+    assert page.locator(".failure").count() == 0
+
+
+def test_without_sizes_the_views_of_the_plan_say_what_they_need(chromium: Browser) -> None:
+    work = workspace(Path("examples/graphs/branching.oig"))
+    with served(work) as server, watched(chromium, server.url) as seen:
+        for view in ("memory", "code"):
+            seen.see(view)
+            seen.page.wait_for_selector(f".{view}-view .nothing:has-text('--model')")
+        assert seen.page.locator(".failure").count() == 0
+
+
 HOSTILE = """// </script><script>window.hacked = 1</script>
 dynamic { x: f32; }
 volatile { y: f32; }

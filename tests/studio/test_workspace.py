@@ -32,7 +32,7 @@ def test_back_is_where_the_last_move_began_with_tables_and_edits_as_they_were(ta
     one = ask(talk, "move", name="into")
     assert one["text"].startswith("loop layers")
     before = ask(talk, "value", name="keys", lead=[])
-    ask(talk, "edit", name="h[0]", value=7.5)
+    ask(talk, "edit", name="h[0]", text="7.5")
     ask(talk, "move", name="over")
     after = ask(talk, "value", name="keys", lead=[])
     assert after["shape"][1] == before["shape"][1] + 1, "the table has grown"
@@ -78,8 +78,20 @@ def test_a_value_that_is_set_is_what_the_step_goes_on_with() -> None:
     ask(work, "start", inputs=["image=zeros"], steps=1)
     scores = next(node["index"] for node in work.opened()["graph"]["nodes"] if node["label"] == "argmax_axis")
     ask(work, "run-to", index=scores)
-    ask(work, "edit", name="scores[0, 7]", value=1000.0)
+    ask(work, "edit", name="scores[0, 7]", text="1000.0")
     assert ask(work, "move", name="finish")["halt"]["returned"]["digit"] == "[7]"
+
+
+@pytest.mark.parametrize("said", ["nan", "-inf", "[nan, 1, inf]"])
+def test_values_that_json_cannot_name_can_be_set(tmp_path: Path, said: str) -> None:
+    path = tmp_path / "g.oig"
+    path.write_text("dynamic { x: f32[3]; } volatile { y: f32[3]; } block entry { op neg(x) >> y; return y; }")
+    work = workspace(path)
+    ask(work, "start", inputs=[], steps=1)
+    ask(work, "edit", name="x", text=said)
+    statistics = ask(work, "value", name="x", lead=[])["statistics"]
+    assert (statistics["nan"] > 0) == ("nan" in said)
+    assert (statistics["inf"] > 0) == ("inf" in said)
 
 
 def test_what_cannot_be_done_is_said(talk: Workspace) -> None:
@@ -92,8 +104,9 @@ def test_what_cannot_be_done_is_said(talk: Workspace) -> None:
             ("move", {"name": "fly"}),
             ("break", {"text": "if l"}),
             ("watch", {"name": "nobody"}),
-            ("edit", {"name": "embedding", "value": 1}),
-            ("edit", {"name": "h", "value": [1, 2]}),
+            ("edit", {"name": "embedding", "text": "1"}),
+            ("edit", {"name": "h", "text": "[1, 2]"}),
+            ("edit", {"name": "h", "text": "two"}),
             ("start", {"inputs": ["x"]}),
         )
     ]

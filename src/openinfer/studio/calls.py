@@ -27,7 +27,6 @@ class CallArguments(BaseModel):
     inputs: list[str] = Field(default_factory=list, max_length=10_000)
     steps: int = Field(1, ge=1, le=1_000_000)
     tolerance: float = Field(0.0, ge=0.0)
-    value: Any = None
 
 
 CALLS: Mapping[str, Callable[[Workspace, CallArguments], Mapping[str, Any]]] = {
@@ -54,7 +53,7 @@ CALLS: Mapping[str, Callable[[Workspace, CallArguments], Mapping[str, Any]]] = {
     "watch": lambda work, given: work.stepping(lambda session: session.watch(given.name)),
     "unwatch": lambda work, given: work.stepping(lambda session: session.unwatch(given.name)),
     "value": lambda work, given: work.stepping(lambda session: session.value(given.name, given.lead)),
-    "edit": lambda work, given: work.stepping(lambda session: session.edit(given.name, given.value)),
+    "edit": lambda work, given: work.stepping(lambda session: session.edit(given.name, given.text)),
     "steps": lambda work, given: work.stepping(lambda session: session.plan_steps(given.steps)),
     "interrupt": lambda work, _: work.interrupt(),
     "trace-simulator": lambda work, given: work.trace_simulator(given.inputs, given.steps),

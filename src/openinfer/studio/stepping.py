@@ -12,7 +12,7 @@ from openinfer.ir import Access, Assign, MemoryKind
 from openinfer.ir.text import node_head
 from openinfer.ops import Array
 from openinfer.sim.commands import RefusedError
-from openinfer.sim.editing import edited_array
+from openinfer.sim.editing import edited_array, number_or_list, refused_value
 from openinfer.sim.executor import Executor
 from openinfer.sim.inspection import overview
 from openinfer.sim.listing import Listing
@@ -172,16 +172,19 @@ class StepSession:
         found = value_facts(self._executor.place.read(access), variable.dtype.name, lead)
         return {"name": str(access), "editable": _is_editable(variable), **found}
 
-    def edit(self, text: str, value: Any) -> dict[str, Any]:
-        """Give a volatile variable, or a part of it, another value; the step goes on with it."""
+    def edit(self, text: str, value: str) -> dict[str, Any]:
+        """Give a volatile variable, or a part of it, another value, as people write it; the step goes on with it."""
         access = self._access(text)
         variable = self._bound.vars[access.base]
         require_editable(variable)
         if self._stepper.is_finished:
             raise _refused("all steps are done, and nothing would use the value")
-        self._stepper.begin()
         with _said():
-            new = edited_array(self._executor.place, access, variable, value)
+            given = number_or_list(value)
+            if given is None:
+                raise refused_value(value)
+            self._stepper.begin()
+            new = edited_array(self._executor.place, access, variable, given)
         self._stepper.edit(access.base, new)
         return self.facts()
 

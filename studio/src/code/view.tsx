@@ -8,12 +8,13 @@ import { computed, effect, signal, useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { call } from "../api";
 import { related } from "../graph/view";
-import { device, during, isStale, needPlan, plan, revealIndex, selectedNode, text } from "../store";
+import { device, during, graph, isPlanStale, needPlan, plan, revealIndex, selectedNode } from "../store";
 import { cFamily, colours, vhdl } from "../text/language";
 import { nonce } from "../text/editor";
 import type { PlanFacts } from "../types";
 import { bytes, operations } from "../values/format";
 import { DeviceChooser } from "./device";
+import { Obstacle } from "./obstacle";
 
 export const chosenFunction = signal<string | null>(null);
 const openFile = signal("");
@@ -107,6 +108,18 @@ function File({ facts }: { facts: PlanFacts }) {
   );
 }
 
+/** Lines on which more than one node begins: they do not say which. */
+const sharedLines = computed(() => {
+  const seen = new Set<number>();
+  const found = new Set<number>();
+  for (const { index, line } of graph.value?.nodes ?? []) {
+    if (index === null || line === null) continue;
+    if (seen.has(line)) found.add(line);
+    seen.add(line);
+  }
+  return found;
+});
+
 function Kernels({ facts }: { facts: PlanFacts }) {
   const most = Math.max(1, ...facts.kernels.map((one) => one.operations));
   return (
@@ -118,7 +131,7 @@ function Kernels({ facts }: { facts: PlanFacts }) {
             <td><b>{one.name}</b><i style={{ width: `${(100 * one.operations) / most}%` }} /></td>
             <td>{one.nodes.map((node) => (
               <button key={node.index} class="link" title={node.text} onClick={(event) => (event.stopPropagation(), choose(facts, one.function), revealIndex(node.index))}>
-                {node.line !== null ? `line ${node.line}` : `node ${node.index}`}
+                {node.line !== null && !sharedLines.value.has(node.line) ? `line ${node.line}` : `node ${node.index}`}
               </button>
             ))}</td>
             <td>{operations(one.operations)}</td>
@@ -159,7 +172,6 @@ function Ledger({ facts }: { facts: PlanFacts }) {
 export function CodeView() {
   const part = useSignal<"kernels" | "ledger">("kernels");
   useEffect(() => effect(() => {
-    void [device.value, text.value];
     void needPlan().then((facts) => {
       if (!facts) return;
       if (!facts.files.some((one) => one.path === openFile.value)) {
@@ -189,8 +201,9 @@ export function CodeView() {
           <button role="tab" aria-selected={part.value === "ledger"} onClick={() => (part.value = "ledger")}>Why not fused</button>
         </div>
       </div>
+      <Obstacle isAbove={facts !== null} />
       {facts && (
-        <div class="code-columns" data-stale={isStale.value}>
+        <div class="code-columns" data-stale={isPlanStale.value}>
           <File facts={facts} />
           <div class="code-side">{part.value === "kernels" ? <Kernels facts={facts} /> : <Ledger facts={facts} />}</div>
         </div>

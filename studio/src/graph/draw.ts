@@ -1,5 +1,5 @@
 // Draws what is in sight onto a canvas; what would be too small to read is left out.
-import { cropped, FONT, SMALL } from "./layout";
+import { closedLine, cropped, FONT, SMALL } from "./layout";
 import type { Box, ContainerBox, Layout, NodeBox, PortBox, Route } from "./layout";
 import type { Palette } from "./palette";
 
@@ -118,11 +118,10 @@ class Painter {
     context.fillText(cropped(container.label), x + 15, y + 4);
     context.font = SMALL;
     context.fillStyle = colours.faint;
-    const second = container.detail || (box.isOpen ? "" : `${container.count} nodes`);
     if (box.isOpen) {
       context.textAlign = "right";
-      context.fillText(cropped(second, 40), box.x + box.width - 12, y + 4);
-    } else context.fillText(cropped(container.detail ? `${second} · ${container.count} nodes` : second, 40), x + 15, y + 19);
+      context.fillText(cropped(container.detail, 40), box.x + box.width - 12, y + 4);
+    } else context.fillText(closedLine(container), x + 15, y + 19);
   }
 
   node(box: NodeBox): void {

@@ -1,6 +1,6 @@
 // Places of everything that is visible. Each open container is laid out by itself, from the inside out, with dagre.
 import dagre, { graphlib } from "@dagrejs/dagre";
-import type { GraphNode } from "../types";
+import type { Container, GraphNode } from "../types";
 import { typeOf } from "./tree";
 import type { Branch, LocalEdge, Port, Tree } from "./tree";
 
@@ -95,10 +95,15 @@ function nodeSize(label: string, lines: string[]): { width: number; height: numb
   return { width: Math.max(64, inner + 28), height: 28 + lines.length * 14 };
 }
 
+/** What stands below the title of a closed container. */
+export function closedLine({ detail, count }: Container): string {
+  const nodes = `${count} node${count === 1 ? "" : "s"}`;
+  return detail ? `${cropped(detail, 28)} · ${nodes}` : nodes;
+}
+
 function closedSize(branch: Branch): { width: number; height: number } {
-  const { label, detail, count } = branch.container;
-  const second = detail || `${count} nodes`;
-  return { width: Math.max(110, widthOf(cropped(label)) + 56, widthOf(cropped(second, 40), SMALL) + 44), height: 44 };
+  const { container } = branch;
+  return { width: Math.max(110, widthOf(cropped(container.label)) + 56, widthOf(closedLine(container), SMALL) + 44), height: 44 };
 }
 
 export class Layouts {
@@ -163,7 +168,7 @@ export class Layouts {
       box.y = at.y - box.height / 2 + TITLE;
     }
     const size = graph.graph();
-    const title = widthOf(branch.container.label) + widthOf(branch.container.detail, SMALL) + 72;
+    const title = widthOf(cropped(branch.container.label)) + widthOf(cropped(branch.container.detail, 40), SMALL) + 72;
     const found: Inside = {
       width: Math.max(size.width || 0, title, 120), height: Math.max(size.height || 0, 24) + TITLE, nodes, containers: closed,
       ports, routes: [],
@@ -278,11 +283,12 @@ function rightOf(from: Box, to: Box, boxes: Iterable<Box>): number {
   return right;
 }
 
-/** From the right side of one box around to the right side of another above it. */
+/** From the right side of one box around to the right side of another, above or below it, or of the same. */
 function backRoute(edge: LocalEdge, from: Box, to: Box, far: number): Route {
-  const start = { x: from.x + from.width, y: from.y + from.height / 2 };
-  const end = { x: to.x + to.width, y: to.y + to.height / 2 };
-  const round = Math.min(24, Math.abs(start.y - end.y) / 2);
+  const [low, high] = from === to ? [0.75, 0.25] : [0.5, 0.5];
+  const start = { x: from.x + from.width, y: from.y + from.height * low };
+  const end = { x: to.x + to.width, y: to.y + to.height * high };
+  const round = Math.max(-24, Math.min(24, (start.y - end.y) / 2));
   const points = [start, { x: far - 10, y: start.y }, { x: far, y: start.y - round }, { x: far, y: end.y + round }, { x: far - 10, y: end.y }, end];
   return route(edge, points, edge.variable, null);
 }

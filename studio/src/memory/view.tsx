@@ -2,7 +2,8 @@
 import { effect, useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { DeviceChooser } from "../code/device";
-import { device, needPlan, plan, revealIndex, text } from "../store";
+import { Obstacle } from "../code/obstacle";
+import { device, isPlanStale, needPlan, plan, revealIndex } from "../store";
 import type { ArenaRequest, PlanFacts } from "../types";
 import { bytes } from "../values/format";
 
@@ -148,7 +149,6 @@ function Kept({ title, rows }: { title: string; rows: { name: string; count: num
 export function MemoryView() {
   const over = useSignal<number | null>(null);
   useEffect(() => effect(() => {
-    void [device.value, text.value];
     void needPlan();
   }), []);
   const facts = plan.value && plan.value.device === device.value ? plan.value.facts : null;
@@ -156,8 +156,9 @@ export function MemoryView() {
   return (
     <div class="memory-view">
       <div class="bar"><DeviceChooser />{facts && <span class="quiet">{facts.title}</span>}</div>
+      <Obstacle isAbove={facts !== null} />
       {facts && (
-        <div class="scroll">
+        <div class="scroll" data-stale={isPlanStale.value}>
           {facts.memory.requests.length > 0 ? <Arena facts={facts} over={over.value} onOver={onOver} /> : <p class="quiet">The arena is empty.</p>}
           <div class="memory-columns">
             <section><h3>Memory</h3><Totals facts={facts} /></section>

@@ -2,7 +2,7 @@
 import { effect, useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { call, isExport } from "../api";
-import { device, graph, isStale, problemsOf, revealIndex, selected, selectedNode, step, text, view } from "../store";
+import { device, graph, isStale, problemsOf, revealIndex, selected, selectedNode, step, settledText, view } from "../store";
 import { Doc } from "../text/doc";
 import { bytes, operations } from "../values/format";
 import type { KernelOfNode, NodeFacts, Operand, ValueFacts } from "../types";
@@ -66,7 +66,7 @@ function Kernel({ index }: { index: number }) {
       (problem: unknown) => isWanted && ((error.value = problemsOf(problem)[0]?.message ?? ""), (kernel.value = null)),
     );
     return () => void (isWanted = false);
-  }, [index, device.value, text.value]);
+  }, [index, device.value, settledText.value]);
   const found = kernel.value;
   return (
     <section>

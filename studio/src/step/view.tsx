@@ -169,11 +169,6 @@ function Variables({ facts, name, onLook }: { facts: StepFacts; name: string; on
   );
 }
 
-function parsedValue(said: string): unknown {
-  const words: Record<string, number> = { nan: NaN, inf: Infinity, "-inf": -Infinity };
-  return said in words ? words[said] : JSON.parse(said);
-}
-
 function Looked({ name, facts }: { name: string; facts: StepFacts }) {
   const value = useSignal<ValueFacts | null>(null);
   const error = useSignal("");
@@ -194,15 +189,7 @@ function Looked({ name, facts }: { name: string; facts: StepFacts }) {
   useEffect(() => void (target.value = name), [name]);
   if (!name) return <p class="quiet">Choose a variable to see its numbers.</p>;
   const edit = async (): Promise<void> => {
-    const made = await during("editing", async () => {
-      let given: unknown;
-      try {
-        given = parsedValue(said.value.trim());
-      } catch {
-        throw new Error(`${said.value} is neither a number nor a list of numbers`);
-      }
-      return call<StepFacts>("edit", { name: target.value, value: given });
-    });
+    const made = await during("editing", () => call<StepFacts>("edit", { name: target.value, text: said.value.trim() }));
     if (made) {
       step.value = made;
       said.value = "";
