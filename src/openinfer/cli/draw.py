@@ -134,4 +134,8 @@ def _first_line(stderr: bytes) -> str:
 
 def _failed(program: str, reason: str) -> OpenInferError:
     message = f"{program!r} could not draw the graph: {reason}"
-    return OpenInferError(Diagnostic(Code.MISSING_TOOL, message, help="a .dot file needs no Graphviz"))
+    return OpenInferError(
+        Diagnostic(
+            Code.MISSING_TOOL, message, help="openinfer studio shows large graphs; a .dot file needs no Graphviz"
+        )
+    )

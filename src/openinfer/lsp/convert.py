@@ -55,7 +55,8 @@ class TextPositions:
     def __init__(self, source: Source, codec: Any) -> None:
         self._text = source.text
         self._codec = codec
-        self._starts, self._ends = [0], []
+        self._starts: list[int] = [0]
+        self._ends: list[int] = []
         for found in _LINE_END.finditer(source.text):
             self._ends.append(found.start())
             self._starts.append(found.end())
@@ -63,9 +64,10 @@ class TextPositions:
 
     def offset(self, position: Any) -> int:
         """The offset of a position; what lies behind the end of a line is its end."""
-        if position.line >= len(self._starts):
+        number = int(position.line)
+        if number >= len(self._starts):
             return len(self._text)
-        start, end = self._starts[position.line], self._ends[position.line]
+        start, end = self._starts[number], self._ends[number]
         line = self._text[start:end]
         if line.isascii():
             return min(start + int(position.character), end)
