@@ -45,6 +45,22 @@ def test_every_node_and_its_values_are_the_simulators(which: str, model: ModelLo
         assert places[0] == places[1]
 
 
+@pytest.mark.parametrize("is_true", [True, False])
+def test_a_block_that_is_written_out_twice_reports_each_of_its_runs(is_true: bool) -> None:
+    """Its last row stands next to its first in the table of rows, and is about the same node."""
+    text = """
+    dynamic { x: i32[4]; c: bool; }
+    block entry { branch c again again; return x; }
+    block again { return; }
+    """
+    executor = Simulator().with_trace("full").make_executor(graph(text))
+    module = Synthesizer("generic-fpga").synthesize(None, graph(text)).build(trace="full")
+    for machine in (executor, module):
+        machine(x=np.ones(4, np.int32), c=np.array(is_true))
+    nodes = [[event["node_index"] for event in machine.trace()] for machine in (executor, module)]
+    assert nodes[0] == nodes[1]
+
+
 def test_a_random_program_is_traced_alike() -> None:
     assert traced_failure(1) is None
 

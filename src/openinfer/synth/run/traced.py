@@ -143,8 +143,8 @@ class TracedModule(CompiledModule):
 
     @staticmethod
     def _is_same(before: Reported, row: Reported) -> bool:
-        """Whether two rows are about one event."""
-        return before.node == row.node and before.is_return == row.is_return
+        """Whether a row is a further result of the event before it; a block that is written out again begins anew."""
+        return (before.node, before.is_return) == (row.node, row.is_return) and before.output < row.output
 
     def _strand(self, placed: PlacedNode) -> str:
         """The task that a node runs in: a consumer's begins with its first node and ends with its last."""
