@@ -8,7 +8,7 @@ import argparse
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,16 +16,19 @@ from itertools import chain, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.differential.programs.judging import Subject, judge, model_of, outcomes, simulator
+from tests.differential.programs.judging import DifferenceError, Subject, judge, model_of, outcomes, simulator
 from tests.differential.programs.structures import program_of
 from tests.synth.suite import RECORD, Device, Verdict, recorded
 from tests.synth.vhdl.kernels import OPS, CircuitCase, cases_for, circuit_case, mapped_failure, run_cases
 
 from openinfer import Simulator, Synthesizer, graph
 from openinfer.dtypes import DType
+from openinfer.ops import Array
 from openinfer.sim.compare import compare, read_trace
 from openinfer.synth.devices.description import DeviceArch
+from openinfer.synth.plan import Plan
 from openinfer.synth.report.fabric import CircuitFootprint
+from openinfer.synth.run.circuit import CircuitModule
 
 BATCH = 8
 """Kernels of one simulation: those that wait take time in every clock."""
@@ -101,6 +104,32 @@ def op_failures(names: list[str], most: int) -> list[str]:
     return judged(names, most, maps=False).failures
 
 
+class CircuitSubject(Subject):
+    """A circuit that runs programs: a step that does not fail takes the clocks that the plan says.
+
+    A circuit that waits for weights outside takes more.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self._module = plan.build()
+        facts = plan.facts()["circuit"]
+        clocks: int | list[int | None] = facts["clocks"]
+        least, most = (clocks, clocks) if isinstance(clocks, int) else clocks
+        self._least = least or 0
+        self._most = None if facts["outside"] is not None else most
+        super().__init__("VHDL", self._module)
+
+    def run(self, inputs: Mapping[str, Array]) -> str | None:
+        """One step, whose clocks are looked at."""
+        code = super().run(inputs)
+        if code is None:
+            assert isinstance(self._module, CircuitModule)
+            cycles = self._module.cycles
+            if cycles < self._least or (self._most is not None and cycles > self._most):
+                raise DifferenceError("VHDL clocks", f"{cycles}, not from {self._least} to {self._most}")
+        return code
+
+
 def program_failure(seed: int) -> str | None:
     """What is wrong with a random program of integers: in the simulator, in C, as a circuit."""
     program = program_of(seed, has_heap=False, has_floats=False)
@@ -109,9 +138,10 @@ def program_failure(seed: int) -> str | None:
         model = model_of(program, Path(folder))
         try:
             judge(program, wanted, simulator(parsed, model))
-            for name, device in (("C", "generic"), ("VHDL", FPGAS[seed % len(FPGAS)])):
-                plan = Synthesizer(device, name=f"p{seed}").synthesize(model, parsed)
-                judge(program, wanted, Subject(name, plan.build()))
+            in_c = Synthesizer("generic", name=f"p{seed}").synthesize(model, parsed)
+            judge(program, wanted, Subject("C", in_c.build()))
+            circuit = Synthesizer(FPGAS[seed % len(FPGAS)], name=f"p{seed}").synthesize(model, parsed)
+            judge(program, wanted, CircuitSubject(circuit))
         except Exception as error:  # noqa: BLE001  (whatever it is, it is a failure of this program)
             return f"{seed}: {type(error).__name__}: {error}"
     return None

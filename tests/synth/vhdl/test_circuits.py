@@ -51,6 +51,39 @@ def test_a_circuit_keeps_its_state_over_steps_and_counts_clocks() -> None:
     assert module.cycles > 0
 
 
+def test_a_loop_that_starts_beyond_its_end_does_not_run() -> None:
+    """The index holds its start, which may be larger than all that it counts to."""
+    text = """
+    sizes { T <= 4; U <= 2; }
+    dynamic { x: i8[T]; u: i8[U]; }
+    persistent { n: i32; }
+    block entry { loop l (i in T..U) { cache.increment n; } return x, u; }
+    """
+    module = Synthesizer("generic-fpga").synthesize(None, graph(text)).build()
+    for t, u, count in ((4, 2, 0), (0, 2, 2), (4, 0, 2), (1, 2, 3)):
+        module(x=np.zeros(t, np.int8), u=np.zeros(u, np.int8))
+        assert int(module.fetch("n")) == count
+
+
+def test_a_step_takes_the_clocks_that_the_plan_says() -> None:
+    """Kernels that could have failed, of which each asks whether it did; loops that run, and that do not."""
+    text = """
+    sizes { T <= 3; }
+    dynamic { x: i32[4]; z: i32[T]; }
+    volatile { y: i32[4]; }
+    block entry { op mod(x, 7) >> y; op div(x, x) >> x; op add(z, z) >> z; return x, y, z; }
+    """
+    for body, sizes in ((text, range(4)), (text.replace("T <= 3", "T := 3"), (3,))):
+        plan = Synthesizer("generic-fpga").synthesize(None, graph(body))
+        module, clocks = plan.build(), plan.facts()["circuit"]["clocks"]
+        assert isinstance(module, CircuitModule)
+        measured = []
+        for size in sizes:
+            module(x=np.arange(1, 5, dtype=np.int32), z=np.zeros(size, np.int32))
+            measured.append(module.cycles)
+        assert clocks == (measured[0] if len(measured) == 1 else [min(measured), max(measured)])
+
+
 def test_the_same_graph_gives_the_same_files() -> None:
     one, other = (Synthesizer("ice40-up5k").synthesize(None, graph(SMALL)).files() for _ in range(2))
     assert one == other

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.synth.vhdl.test_circuits import LAYERS, layers
 
-from openinfer import DeviceArch, GraphError, Simulator, Synthesizer, graph
+from openinfer import DeviceArch, DeviceError, GraphError, Simulator, Synthesizer, graph
 from openinfer.ops import Array
 from openinfer.synth.run.circuit import CircuitModule
 
@@ -49,6 +49,13 @@ def test_weights_that_do_not_fit_are_outside(blocks: int, elements: bool, lanes:
     for name in ("y", "d", "s"):
         np.testing.assert_array_equal(module.fetch(name), simulator.fetch(name))
     assert module.cycles > facts["clocks"]
+
+
+@pytest.mark.parametrize("block", [{"bits": 8, "width": 16}, {"bits": 4096, "width": 2**31 - 1}])
+def test_a_block_that_holds_less_than_a_word_is_refused(block: dict[str, int]) -> None:
+    own = {"blocks": [{"kind": "ebr", "count": 1, **block}]}
+    with pytest.raises(DeviceError, match=r"E802.*a width of at most"):
+        DeviceArch.from_json({"device": {"type": "fpga", "api": "vhdl"}, "fpga": own})
 
 
 def test_a_project_with_weights_outside_is_analysed_with_all_its_buses(tmp_path: Path) -> None:

@@ -148,7 +148,7 @@ class DeviceArch(DeviceSection):
     @property
     def title(self) -> str:
         """What to call the device in one line."""
-        return self.device.name or f"{self.device.type} {self.api}"
+        return self.device.name or " ".join(filter(None, (self.device.type, self.api)))
 
     @property
     def api(self) -> str | None:

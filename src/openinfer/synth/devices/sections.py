@@ -2,7 +2,8 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
 
 _Bytes = Annotated[int, Field(ge=0, lt=1 << 63)]
 _Count = Annotated[int, Field(ge=1, lt=1 << 31)]
@@ -216,6 +217,14 @@ class MemoryBlocks(DeviceSection):
     width: _Count = Field(description="The widest word of one of them, in bits.")
     is_initialised: bool = Field(default=True, description="Whether the configuration says what it holds at first.")
     has_write_port: bool = Field(default=True, description="Whether it is read and written in one clock.")
+
+    @field_validator("width")
+    @classmethod
+    def _holds_a_word(cls, width: int, others: ValidationInfo) -> int:
+        bits = others.data.get("bits", width)
+        if width > bits:
+            raise PydanticCustomError("too_wide", "a width of at most {bits}, the bits of a block", {"bits": bits})
+        return width
 
 
 class Fpga(DeviceSection):

@@ -105,6 +105,10 @@ def _given(said: T | None, preset: T) -> T:
 
 def no_target(arch: DeviceArch) -> GraphError:
     """What is said about a device that nothing writes code for."""
-    message = f"there is no target for {arch.title!r} yet: nothing writes code for {arch.api or 'a GPU'!r}"
-    advice = 'code is written in C for devices of type "cpu", in CUDA or GLSL for those of the api "cuda" or "vulkan"'
+    kind = f"devices of type {arch.device.type!r} with " + (f"the api {arch.api!r}" if arch.api else "no api")
+    message = f"there is no target for {arch.title!r}: nothing writes code for {kind}"
+    advice = (
+        'code is written in C for devices of type "cpu", in CUDA or GLSL for those of the api "cuda" or "vulkan", '
+        'in VHDL for those of type "fpga" and the api "vhdl"'
+    )
     return GraphError(Diagnostic(Code.NOT_SYNTHESIZED, message, None, advice))

@@ -163,9 +163,10 @@ class SequencerCode:
 
     @contextmanager
     def count(self, start: Scalar, end: Scalar, ends: Interval) -> Iterator[ScalarVar]:
-        """A variable counts from a start up to an end."""
-        index = self.local(start, (ends[0], ends[1] + 1), "i")
-        last = self.let(end)
+        """A variable counts from a start up to an end; what it is at first may be beyond the end."""
+        start, last = self.let(start), self.let(end)
+        first, final = self.expressions.ranges.of(start), self.expressions.ranges.of(last)
+        index = self.local(start, (min(ends[0], first[0]), max(ends[1] + 1, first[1])), "i")
         self.machine.step()
         again, inside, after = self.machine.label(), self.machine.fresh(), self.machine.fresh()
         self.machine.branch(self.expressions.text(index < last, BOOLEAN), inside, after)
@@ -175,7 +176,6 @@ class SequencerCode:
         if self.machine.now is not None:
             self.set(index, index + 1)
             self.machine.goto(again)
-        first, final = self.expressions.ranges.of(start), self.expressions.ranges.of(last)
         trips = Clocks(max(final[0] - first[1], 0), max(final[1] - first[0], 0))
         self.machine.clocks = before + self.machine.clocks * trips
         self.machine.enter(after)

@@ -210,11 +210,12 @@ class KernelCompiler:
         (ready,) = self.ready([cond])
         inside, after = machine.fresh(), machine.fresh()
         machine.branch(self.expressions.text(ready, BOOLEAN), inside, after)
+        least = machine.clocks.least
         machine.enter(inside)
         self._body(body)
         if machine.now is not None:
             machine.goto(start)
-        machine.clocks = Clocks(machine.clocks.least, None)
+        machine.clocks = Clocks(least, None)
         machine.enter(after)
 
     def _if(self, cond: Scalar, then: tuple[Statement, ...], otherwise: tuple[Statement, ...]) -> None:

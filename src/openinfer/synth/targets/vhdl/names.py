@@ -15,11 +15,28 @@ property protected pure range record register reject release rem report restrict
 select sequence severity shared signal sla sll sra srl strong subtype then to transport type unaffected units until
 use variable vmode vprop vunit wait when while with xnor xor
 """  # the words of VHDL-2008
+_VERILOG = """
+accept_on always always_comb always_ff always_latch assign automatic before bind bins binsof break buf bufif0 bufif1
+byte casex casez cell chandle checker class clocking cmos config const constraint continue covergroup coverpoint cross
+deassign defparam design disable dist do edge endcase endchecker endclass endclocking endconfig endfunction
+endgenerate endgroup endinterface endmodule endpackage endprimitive endprogram endproperty endsequence endspecify
+endtable endtask enum event eventually expect export extends extern final first_match foreach forever fork forkjoin
+genvar global highz0 highz1 iff ifnone ignore_bins illegal_bins implements implies import incdir include initial input
+inside instance int interconnect interface intersect join join_any join_none large let liblist local localparam logic
+longint macromodule matches medium modport module negedge nettype nexttime nmos noshowcancelled notif0 notif1 output
+packed pmos posedge primitive priority program pull0 pull1 pulldown pullup pulsestyle_ondetect pulsestyle_onevent rand
+randc randcase randsequence rcmos realtime ref reg reject_on repeat rnmos rpmos rtran rtranif0 rtranif1 s_always
+s_eventually s_nexttime s_until s_until_with scalared shortint shortreal showcancelled small soft solve specify
+specparam static strong0 strong1 struct super supply0 supply1 sync_accept_on sync_reject_on table tagged task this
+throughout timeprecision timeunit tran tranif0 tranif1 tri tri0 tri1 triand trior trireg typedef union unique unique0
+until_with untyped uwire var vectored virtual void wait_order wand weak weak0 weak1 wildcard wire within wor
+"""  # those of Verilog and SystemVerilog: netlists are written in it
 _DECLARED = """
 bit boolean character false ieee integer line natural numeric_std oi positive real runtime signed state std std_logic
 std_logic_1164 std_logic_vector std_ulogic string text time to_signed to_unsigned true unsigned work busy clk failed
 enable failure rst start stopped told traces tracing
 """  # what the circuit of a program, or a library, has already
+_TAKEN = frozenset(" ".join((_RESERVED, _VERILOG, _DECLARED)).split())
 _FAMILIES = re.compile(r"(bus|busy|host|lanes|mem|oi|product|ram|rom|sequencer|trace|weights)(_.*)?")
 """Names of signals inside the circuit."""
 
@@ -27,13 +44,13 @@ _FAMILIES = re.compile(r"(bus|busy|host|lanes|mem|oi|product|ram|rom|sequencer|t
 def circuit_name(text: str) -> str:
     """The nearest name that a project can have whose files are VHDL as well.
 
-    >>> circuit_name("My net"), circuit_name("signal"), circuit_name("ram_addr")
-    ('my_net', 'signal_net', 'n_ram_addr')
+    >>> circuit_name("My net"), circuit_name("signal"), circuit_name("output"), circuit_name("ram_addr")
+    ('my_net', 'signal_net', 'output_net', 'n_ram_addr')
     """
     own = project_name(text)
     if _FAMILIES.fullmatch(own):
         return f"n_{own}"
-    return f"{own}_net" if own in (*_RESERVED.split(), *_DECLARED.split()) else own
+    return f"{own}_net" if own in _TAKEN else own
 
 
 def plain(text: str, longest: int = 40) -> str:

@@ -315,7 +315,8 @@ class LoopPipeline:
             inside = machine.fresh()
             machine.branch(f"{lasts[0]} < 0", after, inside)
             machine.enter(inside)
-        machine.step()
+        else:
+            machine.step()
         lines = [line for stage in reversed(stages[1:]) for line in stage]
         first = printer.tokens[0] if printer.tokens else ""
         begins = [*stages[0], *[f"{first} := true;"] * bool(first), *[f"{gap} := {interval - 1};"] * bool(gap)]
@@ -330,7 +331,8 @@ class LoopPipeline:
         machine.now = None
         machine.enter(after)
         spent = trips * Clocks.of(interval) + Clocks.of(printer.schedule.depth + 1 - interval)
-        machine.clocks += Clocks(max(spent.least - 1, 0) if trips.least else 0, spent.most and spent.most - 1)
+        # One clock of the state is counted already; without iterations, it is not entered at all.
+        machine.clocks += Clocks(spent.least if trips.least else 0, spent.most) + Clocks.of(-1)
 
     def _last(self, loop: For, counter: WireVariable) -> str:
         """The last value of a counter."""

@@ -212,8 +212,10 @@ class Sequencer:
         if checks.failure is not None:
             failed, good = machine.fresh(), machine.fresh()
             machine.branch(f"{unit.name}_failed = '1'", failed, good)
+            succeeded = machine.clocks
             machine.enter(failed)
             code.fail(checks.failure)
+            machine.clocks = succeeded
             machine.enter(good)
 
     def _unit(self, step: KernelStep, memories: tuple[MemoryName, ...]) -> KernelUnit:
