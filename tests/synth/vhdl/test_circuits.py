@@ -99,6 +99,25 @@ def test_floats_are_refused_at_their_node_and_can_be_moved() -> None:
     np.testing.assert_array_equal(module(x=np.array([1.5, -0.0, np.inf, 3], np.float32)), [1.5, -0.0, np.inf, 3])
 
 
+def test_of_kernels_that_are_joined_the_node_with_floats_is_refused() -> None:
+    text = """dynamic { x: i8[4]; } volatile { y: f32[4]; }
+    block entry { op add(x, 1) >> x;
+        op mul(x, x) >> x;
+        op cast(x, to=f32) >> y; return y; }"""
+    with pytest.raises(GraphError, match="E805") as refused:
+        Synthesizer("generic-fpga").synthesize(None, graph(text))
+    assert "cast computes with floats" in str(refused.value)
+    assert ":4:9" in str(refused.value)
+
+
+def test_memory_that_addresses_do_not_reach_is_refused() -> None:
+    text = "sizes {{ T <= {}; }} dynamic {{ x: i8[T, T]; }} block entry {{ op neg(x) >> x; return x; }}"
+    with pytest.raises(GraphError, match=r"E801.*at most 2,147,483,647 bytes") as refused:
+        Synthesizer("generic-fpga").synthesize(None, graph(text.format(100000)))
+    assert "smaller sizes" in str(refused.value)
+    Synthesizer("generic-fpga").synthesize(None, graph(text.format(20000)))
+
+
 def test_make_sim_runs_golden_steps_through_the_driver(tmp_path: Path) -> None:
     """The state is the initial one before the first step; a wrong value is found."""
     text = SMALL.replace("return y, a", "return y, a, k")

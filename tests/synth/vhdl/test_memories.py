@@ -81,3 +81,22 @@ def test_a_state_that_does_not_fit_is_refused_and_named() -> None:
     assert "seen(t): i32[4]" in said, "the message shows where"
     Synthesizer("generic-fpga").synthesize(None, graph(text))
     Synthesizer(small_fpga(4, 8)).synthesize(None, graph(text.replace("t=4000", "t=40")))
+
+
+def test_products_for_which_there_are_no_multipliers_are_in_logic() -> None:
+    """Those of the lanes, of kernels and of indices; a wide one takes several multipliers."""
+    text = """
+    dynamic { x: i64[2]; y: i16[2]; a: i32; b: i32; }
+    volatile { z: i64[2]; }
+    persistent { n: i64; }
+    block entry { op mul(x, x) >> z; op mul(y, y) >> y; cache.increment a*b n; return z, y; }
+    """
+    for count, in_logic in ((20, True), (21, False)):
+        own = {"multipliers": count, "multiplier_bits": 16}
+        device = DeviceArch.from_json({"device": {"type": "fpga", "api": "vhdl"}, "fpga": own})
+        plan = Synthesizer(device, name="net").synthesize(None, graph(text))
+        texts = [str(text) for path, text in plan.files().items() if path.startswith("rtl/net")]
+        assert any("oi_product" in text for text in texts) is in_logic
+        module = plan.build()
+        z, y = module(x=np.array([-(2**63), 3]), y=np.array([-300, 2], np.int16), a=np.int32(-(2**31)), b=np.int32(3))
+        assert (z.tolist(), y.tolist(), int(module.fetch("n"))) == ([0, 9], [24464, 4], -3 * 2**31)

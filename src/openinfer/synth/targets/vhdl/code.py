@@ -54,11 +54,13 @@ class SequencerCode:
     """What the sequencer does, so far."""
 
     shape: MemoryShape
+    in_logic: bool = False
+    """Whether products are sums in logic."""
     machine: StateMachine = field(default_factory=StateMachine)
     _count: int = 0
 
     def __post_init__(self) -> None:
-        self.expressions = Expressions()
+        self.expressions = Expressions(in_logic=self.in_logic)
         self.compiler = KernelCompiler(self.machine, {}, self.shape, self.expressions)
         self.failed = self.machine.fresh()
         """Where a failure leads."""

@@ -88,6 +88,8 @@ class Expressions:
     """What the elements of weights are, by the names of buffers."""
     in_logic: bool = False
     """Whether products are sums in logic, because others need the multipliers."""
+    products: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """What multipliers are asked for so far, as it is printed, and how wide its factors are."""
 
     def __post_init__(self) -> None:
         self.ranges = WireRanges(self.known, self.contents)
@@ -227,7 +229,11 @@ class Expressions:
                 return Wire(times(self.text(left, own), int(right.value), own), own)
         one, other = self.value(value.left), self.value(value.right)
         both = WireType(own.kind, one.type.bits + other.type.bits)
-        return Wire(f"oi_product({one.text}, {other.text})" if self.in_logic else f"({one.text} * {other.text})", both)
+        if self.in_logic:
+            return Wire(f"oi_product({one.text}, {other.text})", both)
+        made = Wire(f"({one.text} * {other.text})", both)
+        self.products[made.text] = one.type.bits, other.type.bits
+        return made
 
     def _shift(self, value: Binary, own: WireType) -> Wire:
         amount = self.value(value.right)

@@ -78,12 +78,13 @@ class KernelCompiler:
     expressions: Expressions
     end: int = 0
     """The state that follows the last one, and a failure."""
+    product: SharedProduct | None = None
+    """The multiplier that it shares with others, for long products, if these are in logic."""
 
     locals: dict[str, Interval] = field(default_factory=dict)
     """What variables of positions can be that change."""
 
     def __post_init__(self) -> None:
-        self.product = SharedProduct() if self.expressions.in_logic else None
         memory = StageMemory(lambda name: self.operands[name].memory, self._address, self.word, self.product)
         self._pipeline = LoopPipeline(self.machine, self.expressions, memory, self.shape.has_write_port)
 

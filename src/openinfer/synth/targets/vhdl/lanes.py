@@ -98,7 +98,7 @@ class LaneStream:
         """The stages of a result: from a sum to a store."""
         machine, own, lanes = self.machine, self.own, self.lanes
         unit = self.unit.expressions
-        self.after = Expressions(dims=unit.dims, contents=unit.contents, in_logic=unit.in_logic)
+        self.after = Expressions(dims=unit.dims, contents=unit.contents, in_logic=unit.in_logic, products=unit.products)
         ends = sum_range(self.product, dict(unit.contents))
         type_ = wire(own.accumulator, ends)
         self.sum = WireVariable(machine.variable("sum", type_), type_)

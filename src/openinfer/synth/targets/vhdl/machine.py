@@ -1,5 +1,6 @@
 """What circuits are made for: the facts of an FPGA."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from openinfer.synth.devices.description import DeviceArch
@@ -7,6 +8,9 @@ from openinfer.synth.devices.sections import Fpga
 from openinfer.synth.targets.cpu.machine import no_target
 from openinfer.synth.targets.vhdl.fit import MemoryFit, MemoryNeed, memory_fit
 from openinfer.synth.targets.vhdl.lane_plan import LanePlan
+
+_BITS = 18
+"""The width of a multiplier of which nothing is said."""
 
 
 @dataclass(frozen=True)
@@ -22,9 +26,13 @@ class FpgaMachine:
             words = MemoryNeed(1, lanes.shape.words, lanes.shape.count * lanes.shape.weight_bits)
         return memory_fit(self.fpga.blocks, ram, rom, words)
 
-    def products_in_logic(self, lanes: LanePlan | None) -> bool:
-        """Whether lanes take all multipliers."""
-        return lanes is not None and self.fpga.multipliers is not None and lanes.shape.count >= self.fpga.multipliers
+    def has_multipliers(self, lanes: LanePlan | None, products: Iterable[tuple[int, int]] = ()) -> bool:
+        """Whether lanes leave multipliers, and enough for products, of which wide ones take several."""
+        if self.fpga.multipliers is None:
+            return True
+        bits = self.fpga.multiplier_bits or _BITS
+        left = self.fpga.multipliers - (0 if lanes is None else lanes.shape.count)
+        return left > 0 and left >= sum(-(-one // bits) * -(-other // bits) for one, other in products)
 
 
 def fpga_machine(arch: DeviceArch) -> FpgaMachine:

@@ -19,7 +19,7 @@ from openinfer.synth.targets.vhdl.fit import MemoryNeed
 from openinfer.synth.targets.vhdl.lane_plan import LanePlan, lane_plan
 from openinfer.synth.targets.vhdl.machine import FpgaMachine
 from openinfer.synth.targets.vhdl.ports import MemoryShape
-from openinfer.synth.targets.vhdl.require import no_room
+from openinfer.synth.targets.vhdl.require import MOST_BYTES, no_room, too_large
 from openinfer.synth.targets.vhdl.rom import RomLayout, rom_layout
 
 _SIZE = 8
@@ -118,6 +118,8 @@ def memory_map(placed: Placed, machine: FpgaMachine) -> CircuitMap:
     layout = layout.behind(8) if fit.rom_is_outside else layout
     lanes = lanes.behind_one if lanes is not None and fit.lanes_are_outside else lanes
     total = state * 2 + arena + _SIZE * len(sizes) + 8
+    if max(total, layout.size) > MOST_BYTES:
+        raise too_large(max(total, layout.size))
     shape = MemoryShape(
         ram_bits=max(total.bit_length(), 4),
         rom_bits=max(max(layout.size, 8).bit_length(), 4),

@@ -257,13 +257,15 @@ class LoopPipeline:
 
     def run(self, nest: Sequence[For]) -> bool:
         """A nest of loops, each the only statement of the one around it, as one state; False if it cannot be one."""
-        own, variables = self.expressions, dict(self.machine.variables)
+        own, variables, products = self.expressions, dict(self.machine.variables), dict(self.expressions.products)
         before = dict(own.variables), dict(own.known)
         try:
             self._run(nest)
         except NotStraightError:
             self.machine.variables.clear()
             self.machine.variables.update(variables)
+            own.products.clear()
+            own.products.update(products)
             found = False
         else:
             found = True

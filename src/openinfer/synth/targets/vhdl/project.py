@@ -42,8 +42,7 @@ class VhdlProject(HostedProject):
         super().__init__(HostSource(circuit_name(options.name), quiet(placed), options))
         self.machine = machine
         self.places = memory_map(placed, machine)
-        in_logic = machine.products_in_logic(self.places.lanes)
-        self.sequencer = Sequencer(placed, self.places, self.name, in_logic=in_logic)
+        self.sequencer = self._sequencer(placed)
         if self.sequencer.problems:
             raise GraphError(*dict.fromkeys(self.sequencer.problems))
         self._driver = DriverSource(self._host, self.places, self.sequencer.traces)
@@ -51,6 +50,15 @@ class VhdlProject(HostedProject):
         self._words = HostFile(placed, self.name)
         self.reported: tuple[Reported, ...] = self.sequencer.traces.reported
         """What the host is told where the circuit stops for traces."""
+
+    def _sequencer(self, placed: Placed) -> Sequencer:
+        """The sequencer and its kernels, with products in logic where the device has too few multipliers."""
+        places, lanes = self.places, self.places.lanes
+        if self.machine.has_multipliers(lanes):
+            found = Sequencer(placed, places, self.name, in_logic=False)
+            if self.machine.has_multipliers(lanes, found.products):
+                return found
+        return Sequencer(placed, places, self.name, in_logic=True)
 
     @property
     def build_options(self) -> ProjectOptions:

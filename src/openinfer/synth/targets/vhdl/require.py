@@ -1,22 +1,41 @@
 """What a circuit does not compute is refused at its node (E805); memory that a device does not have, too (E801)."""
 
+from openinfer.check.bound import BoundGraph
 from openinfer.errors import Code, Diagnostic, GraphError
-from openinfer.ir import Graph, Op
+from openinfer.ir import Node, Op
 from openinfer.ir.text import node_head
 from openinfer.synth.memory.placed import Placed
 from openinfer.synth.program.ir import KernelStep
 
 _ADVICE = "quantize the graph (openinfer quantize), and compute in integers there; floats can only be moved"
 
+MOST_BYTES = 2**31 - 1
+"""What a memory of a circuit can have at most."""
 
-def refusal(graph: Graph, step: KernelStep, what: str) -> Diagnostic:
-    """The error of a kernel that computes with something else than integers."""
+
+def refusal(bound: BoundGraph, step: KernelStep, what: str) -> Diagnostic:
+    """The error of a kernel that computes with something else than integers; its nodes without floats are not named."""
     wanted = step.nodes or (step.node,)
-    nodes = [node for node in graph.walk() if node.index in wanted]
+    nodes = [node for node in bound.graph.walk() if node.index in wanted]
+    nodes = [node for node in nodes if _has_floats(bound, node)] or nodes
     names = dict.fromkeys(node.kind.op if isinstance(node.kind, Op) else node_head(node) for node in nodes)
     subject = " with ".join(names) or "the graph"
     span = next((node.span for node in nodes), None)
     return Diagnostic(Code.MISSING_FEATURE, f"{subject} {what}, and a circuit has integers only", span, _ADVICE)
+
+
+def _has_floats(bound: BoundGraph, node: Node) -> bool:
+    """Whether an op reads floats, or writes a variable of them."""
+    own = bound.ops.get(node.index)
+    read = () if own is None else own.stored
+    written = [bound.vars[name].dtype for name in bound.effects[node.index].writes if name in bound.vars]
+    return any(one is not None and one.kind == "float" for one in (*read, *written))
+
+
+def too_large(nbytes: int) -> GraphError:
+    """The error of a memory that addresses of 31 bits do not reach, the most that constants of VHDL have."""
+    message = f"a memory of a circuit has at most {MOST_BYTES:,} bytes, and one would have {nbytes:,}"
+    return GraphError(Diagnostic(Code.NOT_SYNTHESIZED, message, None, "smaller sizes and bounds make it smaller"))
 
 
 def no_room(placed: Placed, nbytes: int, lanes: int) -> GraphError:

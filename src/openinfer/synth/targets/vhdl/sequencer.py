@@ -85,7 +85,7 @@ class Sequencer:
         self.units: dict[object, KernelUnit] = {}
         self.problems: list[Diagnostic] = []
         """Nodes that no circuit computes."""
-        self.code = SequencerCode(places.shape)
+        self.code = SequencerCode(places.shape, in_logic)
         self.name = name
         self._program = placed.program
         self._names = ProgramNames(placed, places, self.code)
@@ -132,6 +132,12 @@ class Sequencer:
     def clocks(self) -> Clocks:
         """What a step takes that does not fail, as the circuit's own counter counts."""
         return self.code.machine.clocks
+
+    @property
+    def products(self) -> list[tuple[int, int]]:
+        """The products that need multipliers, beside those of the lanes: how wide their factors are."""
+        own = [self.code.expressions, *(unit.expressions for unit in self.units.values())]
+        return [one for each in own for one in each.products.values()]
 
     # --- steps ----------------------------------------------------------------------------------------------------
 
@@ -193,7 +199,7 @@ class Sequencer:
         try:
             unit = self._unit(step, tuple(one.memory for one in places))
         except UncomputableError as error:
-            self.problems.append(refusal(self._program.bound.graph, step, str(error)))
+            self.problems.append(refusal(self._program.bound, step, str(error)))
             return
         told = [(port, self._sizes.extent(extent)) for extent, port in unit.extents()]
         machine.step()

@@ -10,6 +10,7 @@ from openinfer.synth.targets.vhdl.clocks import Clocks
 from openinfer.synth.targets.vhdl.expressions import Expressions, WireVariable
 from openinfer.synth.targets.vhdl.kernel import KernelCompiler, UnitOperand
 from openinfer.synth.targets.vhdl.names import plain, remark
+from openinfer.synth.targets.vhdl.pipeline import SharedProduct
 from openinfer.synth.targets.vhdl.ports import MemoryName, MemoryShape
 from openinfer.synth.targets.vhdl.states import StateMachine
 
@@ -52,7 +53,8 @@ class KernelUnit:
             for one, memory, base in zip(buffers, self.memories, self.bases, strict=True)
         }
         end = self.machine.fresh()
-        compiler = KernelCompiler(self.machine, operands, self.shape, self.expressions, end)
+        shared = SharedProduct() if self.expressions.in_logic else None
+        compiler = KernelCompiler(self.machine, operands, self.shape, self.expressions, end, shared)
         self._fill(compiler)
         self.product = (0, 0) if compiler.product is None else compiler.product.bits
         if self.machine.now is not None:
