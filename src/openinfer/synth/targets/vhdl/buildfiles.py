@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from openinfer.errors import counted
 from openinfer.synth.devices.sections import Fpga
 from openinfer.synth.targets.vhdl.clocks import Clocks
 from openinfer.synth.targets.vhdl.machine import FpgaMachine
@@ -92,7 +93,9 @@ def _lanes(places: CircuitMap) -> str:
     lanes = places.shape.lanes
     if lanes is None:
         return ""
-    return f" {lanes.count} lanes multiply and add, with {lanes.words} words of weights in a memory of their own."
+    multiply = "lanes multiply and add" if lanes.count > 1 else "lane multiplies and adds"
+    words = counted(lanes.words, "word")
+    return f"\n{lanes.count} {multiply}, with {words} of weights in a memory of their own."
 
 
 def _kept(name: str, places: CircuitMap) -> str:
@@ -110,7 +113,7 @@ the numbers below"""
 
 def readme(name: str, device: str, places: CircuitMap, sequencer: Sequencer, *, has_sim: bool) -> str:
     """What is here, and how it is used."""
-    kept = f", and as much again for a step that fails: {places.state_bytes} bytes" if places.keeps_state else ""
+    kept = ", and as much again for a step that fails" if places.keeps_state else ""
     sim = "| `make sim` | simulates steps, through the driver, and compares results | ghdl, a C compiler |\n"
     return f"""# {name}, as a circuit
 
@@ -131,13 +134,15 @@ Made by OpenInfer for the device {device}. VHDL-2008 with `numeric_std` alone; t
 | `make pnr` | places and routes it | what the device file names |
 | `make driver` | compiles the driver | a C compiler |
 
-**Memory.** {places.ram_bytes} bytes that change (the state{kept}; the arena {places.arena_bytes} bytes), in words of
-{places.shape.ram_bytes} bytes; {places.rom_bytes} bytes of weights{_kept(name, places)}.
+**Memory.** {counted(places.ram_bytes, "byte")} that change: the state, {counted(places.state_bytes, "byte")}{kept}; the
+arena, {counted(places.arena_bytes, "byte")}. Words have {counted(places.shape.ram_bytes, "byte")}. Weights have
+{counted(places.rom_bytes, "byte")}{_kept(name, places)}.
 
-**Circuit.** A sequencer of {len(sequencer.code.machine.states)} states, and {len(sequencer.units)} kernels. A step that
-does not fail takes {_clocks(sequencer.clocks)}; `plan.json` has those of each kernel.{_lanes(places)}
+**Circuit.** A sequencer of {counted(len(sequencer.code.machine.states), "state")}, and
+{counted(len(sequencer.units), "kernel")}. A step that does not fail takes {_clocks(sequencer.clocks)}; `plan.json` has
+those of each kernel.{_lanes(places)}
 
 **Bus.** Eight bits, valid and ready; `rtl/oi_bus.vhd` has the registers. The driver works with two functions of yours
-that write and read a register: give them to `{name}_attach`, then call `{name}_init` and `{name}_step` as on any
-device. Nothing is in the circuit's memory when it is switched on: `{name}_init` puts the initial state there.
+that write and read a register: give them to `{name}_attach`, then call `{name}_init` and `{name}_step`
+as on any device. Nothing is in the circuit's memory when it is switched on: `{name}_init` puts the initial state there.
 """
