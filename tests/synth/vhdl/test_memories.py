@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from tests.synth.vhdl.test_circuits import LAYERS, layers
 
-from openinfer import DeviceArch, DeviceError, GraphError, Simulator, Synthesizer, graph
+from openinfer import DeviceArch, DeviceError, ExecutionError, GraphError, ModelLoader, Simulator, Synthesizer, graph
+from openinfer.oinf import save_file
 from openinfer.ops import Array
 from openinfer.synth.run.circuit import CircuitModule
 
@@ -100,3 +101,19 @@ def test_products_for_which_there_are_no_multipliers_are_in_logic() -> None:
         module = plan.build()
         z, y = module(x=np.array([-(2**63), 3]), y=np.array([-300, 2], np.int16), a=np.int32(-(2**31)), b=np.int32(3))
         assert (z.tolist(), y.tolist(), int(module.fetch("n"))) == ([0, 9], [24464, 4], -3 * 2**31)
+
+
+def test_an_index_chooses_one_of_many_weights(tmp_path: Path) -> None:
+    """Weights with gaps between them, more than expressions can be nested."""
+    text = """
+    constant { W(l): i8[2] @pattern("w.{l}"); }
+    dynamic { n: i32; }
+    block entry { y = op add(W[n], W[n]); return y; }
+    """
+    there = [at for at in range(1500) if at % 7 != 3]
+    save_file(tmp_path / "many.oinf", {f"w.{at}": np.array([at % 60, -(at % 50)], np.int8) for at in there})
+    module = Synthesizer("generic-fpga").synthesize(ModelLoader.open(tmp_path / "many.oinf"), graph(text)).build()
+    for at in (0, 1, 749, 750, 1498):
+        assert module(n=np.int32(at)).tolist() == [2 * (at % 60), -2 * (at % 50)]
+    with pytest.raises(ExecutionError, match="E209"):
+        module(n=np.int32(3))

@@ -193,9 +193,10 @@ class SequencerCode:
             self.fail(number)
 
 
-def looked_up(numbers: Sequence[int], at: Scalar) -> Scalar:
-    """The number at a position of a list."""
-    found: Scalar = integer(numbers[-1])
-    for place, one in reversed([*enumerate(numbers[:-1])]):
-        found = Select(at.eq(place), integer(one), found)
-    return found
+def looked_up(numbers: Sequence[int], at: Scalar, first: int = 0) -> Scalar:
+    """The number at a position, counted from ``first``, of a list; it is halved, since lists can be long."""
+    if len(set(numbers)) == 1:
+        return integer(numbers[0])
+    half = len(numbers) // 2
+    lower, upper = looked_up(numbers[:half], at, first), looked_up(numbers[half:], at, first + half)
+    return Select(at < first + half, lower, upper)
