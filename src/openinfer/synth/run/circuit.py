@@ -136,7 +136,7 @@ _WAIT = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 class _Bus(ctypes.Structure):
     """The struct that the driver is attached to."""
 
-    _fields_ = (("write", _WRITE), ("read", _WRITE), ("wait", _WAIT), ("user", ctypes.c_void_p))
+    _fields_ = (("bus_write", _WRITE), ("bus_read", _WRITE), ("bus_wait", _WAIT), ("user", ctypes.c_void_p))
 
 
 class CircuitModule(CompiledModule):

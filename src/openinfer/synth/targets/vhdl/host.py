@@ -290,7 +290,7 @@ int {name}_init({name}_context *c, void *arena, size_t arena_bytes, void *state,
         return {upper}_ERROR_MEMORY;
     }}
     *d = (oi_circuit){{ .bus = attached, .arena = arena, .state = {given} }};
-    const int has_bus = d->bus.read != NULL && d->bus.write != NULL;
+    const int has_bus = d->bus.bus_read != NULL && d->bus.bus_write != NULL;
     if (!has_bus || oi_read(d, {upper}_BUS_IDENTITY, &identity, 1) || identity != 0x4f) {{
         free(d);
         {missing};

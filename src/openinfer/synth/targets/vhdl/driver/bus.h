@@ -1,10 +1,10 @@
 /* How the driver reaches the circuit: registers of eight bits on a bus, which the host program brings.
  * Each function transfers a number of bytes to or from one register, and returns 0, or anything else if it could not.
- * wait may be NULL; else it is called while a step runs, and may sleep until the circuit is not busy any more. */
+ * bus_wait may be NULL; else it is called while a step runs, and may sleep until the circuit is not busy any more. */
 typedef struct {
-    int (*write)(void *user, uint8_t reg, const uint8_t *bytes, size_t count);
-    int (*read)(void *user, uint8_t reg, uint8_t *bytes, size_t count);
-    int (*wait)(void *user);
+    int (*bus_write)(void *user, uint8_t reg, const uint8_t *bytes, size_t count);
+    int (*bus_read)(void *user, uint8_t reg, uint8_t *bytes, size_t count);
+    int (*bus_wait)(void *user);
     void *user;
 } oi_bus;
 

@@ -13,13 +13,13 @@ typedef struct {
 
 static int oi_write(oi_circuit *d, uint8_t reg, const void *bytes, size_t count)
 {
-    if (!d->is_lost && count > 0 && d->bus.write(d->bus.user, reg, bytes, count)) d->is_lost = 1;
+    if (!d->is_lost && count > 0 && d->bus.bus_write(d->bus.user, reg, bytes, count)) d->is_lost = 1;
     return d->is_lost;
 }
 
 static int oi_read(oi_circuit *d, uint8_t reg, void *bytes, size_t count)
 {
-    if (!d->is_lost && count > 0 && d->bus.read(d->bus.user, reg, bytes, count)) d->is_lost = 1;
+    if (!d->is_lost && count > 0 && d->bus.bus_read(d->bus.user, reg, bytes, count)) d->is_lost = 1;
     return d->is_lost;
 }
 
@@ -100,7 +100,7 @@ static int oi_step(NAME_context *c, int32_t *failure)
 #endif
     if (oi_write(d, OI_CONTROL, &status, 1)) return 1;
     while (status & 1) {
-        if (d->bus.wait != NULL && d->bus.wait(d->bus.user)) d->is_lost = 1;
+        if (d->bus.bus_wait != NULL && d->bus.bus_wait(d->bus.user)) d->is_lost = 1;
         if (oi_read(d, OI_CONTROL, &status, 1)) return 1;
 #ifdef OI_TRACE
         if (!(status & 4)) continue;
