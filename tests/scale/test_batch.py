@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -183,3 +184,31 @@ def test_columns_are_not_copied_where_they_need_not_be() -> None:
 def test_columns_that_are_no_rows_are_refused(tmp_path: Path, columns: Any, code: str) -> None:
     with pytest.raises(OpenInferError, match=code):
         Predictor(graph(tmp_path))(columns)
+
+
+def test_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    files = written(tmp_path, files=1)
+    with pytest.raises(BatchError, match="cannot be kept"):
+        run_local(BatchRun(graph(tmp_path), tuple(files), str(tmp_path / "out"), columns={}, keep=("y",)))
+    table = pq.read_table(files[0])
+    pq.write_table(pa.Table.from_arrays([table["x"], table["x"], table["k"]], ["x", "x", "k"]), files[0])
+    with pytest.raises(BatchError, match="2 columns 'x'"):
+        run_local(BatchRun(graph(tmp_path), tuple(files), str(tmp_path / "out")))
+
+
+def test_a_run_that_wrote_nothing_does_not_keep_others_out(tmp_path: Path) -> None:
+    """An error in the data says in which file; once that is mended, the same command goes."""
+    bad = tmp_path / "in.parquet"
+    pq.write_table(pa.table({"x": [[1.0, 2.0], None], "k": [1, 2]}), bad)
+    run = BatchRun(graph(tmp_path), (str(bad),), str(tmp_path / "out"))
+    with pytest.raises(BatchError, match="without a value") as caught:
+        run_local(run)
+    assert caught.value.diagnostics[0].facts()["file"] == str(bad)
+    assert caught.value.diagnostics[0].notes == (f"in row group 0 of {bad}",)
+    pq.write_table(pa.table({"x": [[1.0, 2.0], [3.0, 4.0]], "k": [1, 2]}), bad)
+    assert run_local(run).rows == 2
+    with pytest.raises(BatchError, match="device"):
+        run_local(replace(run, device="generic"))
+    (tmp_path / "other" / "run.json").mkdir(parents=True)
+    with pytest.raises(BatchError, match="cannot be read"):
+        run_local(replace(run, output=str(tmp_path / "other")))

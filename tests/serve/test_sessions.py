@@ -1,7 +1,9 @@
 """Graphs with persistent memory: each sequence has a state of its own, which outlives requests and servers."""
 
+import gc
 import os
 import threading
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -66,7 +68,7 @@ def test_a_stream_has_an_event_for_each_step(files: ModelFiles) -> None:
         events = found.events("/v2/models/m/infer_stream", part(2, 1, start=True, end=True, steps=3))
         assert [one["outputs"][0]["data"] for one in events] == [[2.0], [4.0], [6.0]]
         assert [one["parameters"]["step"] for one in events] == [0, 1, 2]
-        assert [one["code"] for one in found.events("/v2/models/m/infer_stream", part(2, 1, steps=3))] == ["E907"]
+        assert found.ask("/v2/models/m/infer_stream", part(2, 1, steps=3)).facts["code"] == "E907"
 
 
 def test_saved_sessions_come_back_after_a_restart_and_ended_ones_do_not(files: ModelFiles, tmp_path: Path) -> None:
@@ -137,3 +139,63 @@ def test_a_sequence_has_a_name_or_a_number(files: ModelFiles) -> None:
     with running(files, RUN) as found:
         for bad in (1.5, True, None, [1], "x" * 2000):
             assert total(found, 1, bad, start=True) == "E901"  # type: ignore[arg-type]
+
+
+def test_a_request_that_cannot_be_saved_changes_nothing(files: ModelFiles) -> None:
+    with running(files) as found:
+        assert total(found, 1, "a", start=True) == 1
+        assert total(found, 1, "a", save=True) == "E907", "there is no folder for states"
+        assert total(found, 1, "a") == 2
+
+
+def test_a_model_that_is_loaded_anew_loses_no_step_of_a_session(files: ModelFiles, tmp_path: Path) -> None:
+    """While the old one saves, requests are told to come later; none finds an older state."""
+    with running(files, sessions=replace(SESSIONS, folder=str(tmp_path / "states"), save_every=3600.0)) as found:
+        assert total(found, 1, "a", start=True) == 1
+        is_over, seen = threading.Event(), list[Any]()
+
+        def ask() -> None:
+            while not is_over.is_set():
+                seen.append(total(found, 1, "a"))
+
+        asker = threading.Thread(target=ask)
+        asker.start()
+        for _ in range(3):
+            assert found.ask("/v2/repository/models/m/load", {}).status == 200
+        is_over.set()
+        asker.join(60)
+        assert {one for one in seen if isinstance(one, str)} <= {"E903"}
+        sums = [one for one in seen if not isinstance(one, str)]
+        assert sums == [float(number + 2) for number in range(len(sums))]
+
+
+def test_a_model_that_is_unloaded_is_gone(files: ModelFiles) -> None:
+    with running(files) as found:
+        assert total(found, 1, "a", start=True) == 1
+        served = weakref.ref(found.repository.found("m"))
+        assert found.ask("/v2/repository/models/m/unload", {}).status == 200
+        gc.collect()
+        assert served() is None, "its sessions and weights, too"
+        assert b"openinfer_sessions{" not in found.ask("/metrics").body
+
+
+def test_a_step_of_a_session_takes_no_longer_than_a_request_may(tmp_path: Path) -> None:
+    """Or one request would have an instance for ever; the session goes on from what was saved."""
+    text = """dynamic { n: i64; } volatile { y: i64; } persistent { t: i64 @init(0); }
+    block entry { loop rounds (i in 0..n) { op add(t, 1) >> t; } op add(t, 0) >> y; return y; }"""
+    run = replace(RUN, instances=1, timeout=0.5)
+    sessions = replace(SESSIONS, folder=str(tmp_path / "states"), save_every=0.1)
+
+    def counted(found: Running, n: int, **flags: bool) -> Any:
+        tensor = {"name": "n", "shape": [], "datatype": "INT64", "data": [n]}
+        parameters = {"sequence_id": "a", **{f"sequence_{name}": flag for name, flag in flags.items()}}
+        facts = found.ask("/v2/models/m/infer", {"inputs": [tensor], "parameters": parameters}).facts
+        return facts.get("code") or facts["outputs"][0]["data"][0]
+
+    with running(ModelFiles(written(tmp_path, text)), run, sessions) as found:
+        assert counted(found, 3, start=True, save=True) == 3
+        assert counted(found, 1 << 60) == "E904"
+        seen = counted(found, 1)
+        while seen == "E904":
+            seen = counted(found, 1)
+        assert seen == 4

@@ -143,3 +143,24 @@ def test_tokens_are_drawn_from_those_that_make_up_top_p() -> None:
     assert set(drawn) == {0, 1}
     assert 200 < drawn.count(0) < 300
     assert {chosen(logits, Sampling(1.0, 1.0), random) for _ in range(400)} == {0, 1, 2, 3}
+
+
+def test_a_prompt_that_cannot_fit_is_refused_before_its_tokens_are_looked_for(server: Running) -> None:
+    for path, given in (
+        ("/v1/completions", {"prompt": "a" * 2_000_000}),
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "a" * 2_000_000}]}),
+    ):
+        reply = server.ask(path, {"model": "m", **given})
+        assert (reply.status, reply.facts["error"]["code"]) == (400, "E901")
+        assert "2,000,000 bytes" in reply.facts["error"]["message"]
+
+
+def test_a_bound_that_is_null_is_none(server: Running) -> None:
+    request = {"model": "m", "messages": MESSAGES, "temperature": 0}
+    for bounds, wanted in (
+        ({"max_tokens": None, "max_completion_tokens": 2}, 2),
+        ({"max_tokens": 2, "max_completion_tokens": None}, 2),
+    ):
+        assert server.ask("/v1/chat/completions", request | bounds).facts["usage"]["completion_tokens"] <= wanted
+    whole, null = (server.ask("/v1/chat/completions", request | one).facts for one in ({}, {"max_tokens": None}))
+    assert null["usage"] == whole["usage"]

@@ -181,3 +181,9 @@ def test_a_folder_of_stages_is_checked(tmp_path: Path) -> None:
         (tmp_path / "stages.json").write_text(text)
         with pytest.raises(GraphError, match="E911"):
             StageFolder.load(tmp_path)
+
+
+def test_a_scope_with_brackets_in_its_name_is_a_place_to_cut_at() -> None:
+    text = """dynamic { x: f32[2]; } block entry { scope "a" { op add(x, 1) >> x; } scope "b[3]" { op mul(x, 2) >> x; }
+    return x; }"""
+    assert [one.name for one in split(bind(graph(text)), ["b[3]"])] == ["start", "b[3]"]

@@ -2,6 +2,7 @@
 
 import logging
 import os
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -122,6 +123,7 @@ def serve(
     --tokenizer also answers /v1/completions and /v1/chat/completions. The log is lines of JSON on standard error.
     """
     sizes = parsed_sizes(size)
+    _require_fitting(source, {"--model": model, "--name": name, "--prefill": prefill, "--tokenizer": tokenizer})
     try:
         from openinfer.serve.models import ModelFiles, Serving
         from openinfer.serve.options import RunOptions, ServeOptions, SessionOptions, telemetry_options
@@ -162,6 +164,26 @@ def serve(
         files = ModelFiles(source, model, prefill, tokenizer)
         repository = Repository.of_graph(name or Path(source).stem, files, serving)
     Server(Inference(repository, timeout, telemetry), listening, serving.metrics, log).run()
+
+
+def _require_fitting(source: str, given: Mapping[str, str | None]) -> None:
+    """Refuse options that would be ignored, and a name that no request can have."""
+    named, name = [option for option, value in given.items() if value is not None], given["--name"]
+    message, advice = "", None
+    if named and Path(source).is_dir():
+        message, advice = (
+            f"{named[0]} is for one graph, and {source!r} is a folder of models",
+            "NAME/VERSION/model.oinf",
+        )
+    elif given["--prefill"] is not None and given["--tokenizer"] is None:
+        message, advice = (
+            "a graph for prompts is of a language model, which has a tokenizer",
+            "add --tokenizer FILE.gguf",
+        )
+    elif name is not None and (not name or "/" in name or not name.isprintable()):
+        message, advice = f"no request can ask for a model called {name!r}", "letters, digits, '-', '_' and '.'"
+    if message:
+        raise ServingError(Diagnostic(Code.BAD_SERVE_OPTION, message, None, advice))
 
 
 def _telemetry(spans: "TelemetryOptions", log: "EventLog") -> "Telemetry":

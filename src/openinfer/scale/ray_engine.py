@@ -10,7 +10,7 @@ from typing import Any
 import ray
 import ray.data
 
-from openinfer.scale.run import BatchPart, BatchReport, BatchRun, claimed_folder, part_path, planned_parts, run_part
+from openinfer.scale.run import BatchPart, BatchReport, BatchRun, claimed_folder, part_path, planned, run_part
 from openinfer.synth.devices.description import arch_of
 
 
@@ -39,7 +39,7 @@ def run_ray(
     """Run over all files on the cluster that this process is connected to, or on this machine as one."""
     if not ray.is_initialized():
         ray.init(ignore_reinit_error=True, log_to_driver=False)
-    predictor, parts = run.predictor(), planned_parts(run)
+    predictor, parts = planned(run)
     total = sum(part.rows for part in parts)
     with claimed_folder(run, predictor, parts) as left:
         done = total - sum(part.rows for part in left)

@@ -10,14 +10,14 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from openinfer.errors import BatchError, Code, Diagnostic, FileSpan, nearest
+from openinfer.errors import BatchError, Code, Diagnostic, FileSpan, OpenInferError, nearest
 from openinfer.oinf.atomic import atomic_file
 from openinfer.scale.columns import column_of, rows_of
 from openinfer.scale.predictor import Predictor
@@ -90,6 +90,16 @@ def planned_parts(run: BatchRun) -> list[BatchPart]:
     return found
 
 
+def planned(run: BatchRun) -> tuple[Predictor, list[BatchPart]]:
+    """What computes a run, and its parts; an error if it would have two columns of one name."""
+    predictor = run.predictor()
+    both = [name for name in run.keep if name in predictor.outputs]
+    if both:
+        message = f"the column {both[0]!r} cannot be kept: an output has its name"
+        raise BatchError(Diagnostic(Code.BAD_BATCH, message, None, "rename the column, or the output in the graph"))
+    return predictor, planned_parts(run)
+
+
 def _opened(path: str) -> Any:
     try:
         return pq.ParquetFile(path)
@@ -109,6 +119,9 @@ def run_part(run: BatchRun, predictor: Predictor, part: BatchPart) -> int:
     wanted = [*predictor.inputs.values(), *run.keep]
     known = file.schema_arrow.names
     for column in wanted:
+        if known.count(column) > 1:
+            message = f"there are {known.count(column)} columns {column!r} in {part.file!r}"
+            raise BatchError(Diagnostic(Code.BAD_BATCH, message, FileSpan(part.file), "give each a name of its own"))
         if column not in known:
             advice = nearest(column, known) or f"{part.file} has {', '.join(known[:20])}"
             message = f"there is no column {column!r} in {part.file!r}"
@@ -118,12 +131,24 @@ def run_part(run: BatchRun, predictor: Predictor, part: BatchPart) -> int:
     except (OSError, pa.ArrowException) as error:
         message = f"{part.file!r} cannot be read: {str(error)[:200]}"
         raise BatchError(Diagnostic(Code.BAD_BATCH, message, FileSpan(part.file))) from error
-    columns = {name: table[name] for name in run.keep} | _computed(predictor, table)
+    try:
+        columns = {name: table[name] for name in run.keep} | _computed(predictor, table)
+    except OpenInferError as error:
+        raise _located(error, part) from error
     sink = pa.BufferOutputStream()
     pq.write_table(pa.table(columns), sink)
     with atomic_file(str(part_path(run, part))) as target:
         target.write(sink.getvalue())
     return part.rows
+
+
+def _located(error: OpenInferError, part: BatchPart) -> BatchError:
+    """An error of some rows, which says where these are."""
+    groups = f"row groups {part.groups[0]} to {part.groups[-1]} of " if len(part.groups) > 1 else ""
+    note = f"in {groups}{part.file}" if groups else f"in row group {part.groups[0]} of {part.file}"
+    return BatchError(
+        *(replace(one, span=one.span or FileSpan(part.file), notes=(*one.notes, note)) for one in error.diagnostics)
+    )
 
 
 def _computed(predictor: Predictor, table: Any) -> dict[str, Any]:
@@ -145,6 +170,7 @@ def _manifest(run: BatchRun, predictor: Predictor, parts: list[BatchPart]) -> st
         "graph_sha256": predictor.identity[0],
         "model_sha256": predictor.identity[1],
         "sizes": dict(predictor.identity[2]),
+        "device": run.device,
         "columns": predictor.inputs,
         "keep": list(run.keep),
         "inputs": [
@@ -181,12 +207,17 @@ def claimed_folder(run: BatchRun, predictor: Predictor, parts: list[BatchPart]) 
 
 def _require_own(run: BatchRun, folder: Path, manifest: str) -> None:
     path = folder / _MANIFEST
-    if path.exists():
-        if path.read_text(encoding="utf-8", errors="replace") != manifest:
-            raise _refused(run, "it has results of another graph, model, options or inputs")
+    try:
+        found = path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        found = None
+    except OSError as error:
+        raise _refused(run, f"{_MANIFEST} cannot be read ({error.strerror or error})") from error
+    if found == manifest:
         return
     if any(folder.glob("part-*.parquet")):
-        raise _refused(run, "it has results of an unknown run")
+        known = "it has results of another graph, model, device, option or input"
+        raise _refused(run, "it has results of an unknown run" if found is None else known)
     with atomic_file(str(path)) as sink:
         sink.write(manifest.encode())
 
@@ -208,7 +239,7 @@ def run_local(
 
     ``after_part`` is told how many rows are done, and of how many.
     """
-    predictor, parts = run.predictor(), planned_parts(run)
+    predictor, parts = planned(run)
     with claimed_folder(run, predictor, parts) as left:
         count = min(len(os.sched_getaffinity(0)) if instances is None else instances, max(len(left), 1))
         total = sum(part.rows for part in parts)

@@ -23,6 +23,8 @@ DATATYPES: dict[str, "np.dtype[np.generic]"] = {
 }
 """The datatypes of the protocol that tensors of graphs have; BYTES, which is text, is none of them."""
 MOST_DIMENSIONS = 32
+_MOST_BYTES = 1 << 62
+"""What NumPy can address. A shape without elements has other extents, too."""
 
 
 def _wire(dtype: DType) -> str:
@@ -59,6 +61,8 @@ def checked_shape(name: str, shape: object) -> tuple[int, ...]:
         raise bad_request(f"the shape of {name!r} is a list of at most {MOST_DIMENSIONS} extents")
     if not all(type(extent) is int and 0 <= extent < 1 << 40 for extent in shape):
         raise bad_request(f"the shape of {name!r} has an extent that is not a number of elements")
+    if prod(extent for extent in shape if extent) >= _MOST_BYTES // 8:
+        raise bad_request(f"the shape of {name!r} has extents that no array has together")
     return tuple(shape)
 
 
@@ -77,14 +81,22 @@ def from_bytes(name: str, datatype: str, shape: tuple[int, ...], data: bytes | m
 
 
 def from_list(name: str, datatype: str, shape: tuple[int, ...], data: Any) -> Array:
-    """A tensor from a JSON list, nested or flat, or from a list of numbers of another kind."""
-    element = _element(name, datatype)
+    """A tensor from a JSON list, nested or flat. What Python reads as an infinity there was a large number."""
+    _element(name, datatype)
     try:
         array = any_array(data)
     except OpenInferError as error:
         raise ServingError(
             *(Diagnostic(one.code, f"the data of {name!r}: {one.message}") for one in error.diagnostics)
         ) from error
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise _beyond(name, datatype)
+    return from_numbers(name, datatype, shape, array)
+
+
+def from_numbers(name: str, datatype: str, shape: tuple[int, ...], array: Array) -> Array:
+    """A tensor from numbers of another kind, in its shape or flat."""
+    element = _element(name, datatype)
     if array.size != prod(shape) or (array.ndim > 1 and array.shape != shape):
         raise bad_request(f"the data of {name!r} has {array.size} elements, and its shape is {list(shape)}")
     if array.size == 0:
@@ -101,7 +113,7 @@ def _converted(name: str, datatype: str, array: Array, element: "np.dtype[np.gen
         found: Array = array.astype(element)
     if kinds == "iu" and not np.array_equal(found, array):
         raise _beyond(name, datatype)
-    if kinds == "iuf" and not np.isfinite(found.astype(np.float64)).all():
+    if kinds == "iuf" and (np.isfinite(array) & ~np.isfinite(found)).any():
         raise _beyond(name, datatype)
     return found
 
@@ -121,7 +133,7 @@ def _element(name: str, datatype: str) -> "np.dtype[np.generic]":
 
 def to_list(name: str, array: Array) -> list[Any]:
     """The elements of a tensor for JSON, in row-major order. JSON has no infinities."""
-    if array.dtype.kind not in "biu" and not np.isfinite(array.astype(np.float32)).all():
+    if array.dtype.kind not in "biu" and not np.isfinite(array).all():
         message = f"the output {name!r} has elements that JSON cannot say: infinities, or no numbers"
         advice = "ask for the output as binary data"
         raise ServingError(Diagnostic(Code.BAD_VALUE, message, None, advice))

@@ -4,25 +4,27 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+import numpy as np
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError
 
 from openinfer.ops import Array
-from openinfer.serve.datatypes import checked_shape, from_bytes, from_list
+from openinfer.serve.datatypes import checked_shape, from_bytes, from_numbers
 from openinfer.serve.describe import DESCRIPTION
 from openinfer.serve.messages import GivenTensor, InferAnswer, InferRequest, with_parameters
 from openinfer.serve.problems import bad_request
 
 SERVICE = "inference.GRPCInferenceService"
 _CONTENTS = {
-    "BOOL": "bool_contents",
-    **dict.fromkeys(("INT8", "INT16", "INT32"), "int_contents"),
-    "INT64": "int64_contents",
-    **dict.fromkeys(("UINT8", "UINT16", "UINT32"), "uint_contents"),
-    "UINT64": "uint64_contents",
-    "FP32": "fp32_contents",
-    "FP64": "fp64_contents",
+    "BOOL": ("bool_contents", np.bool_),
+    **dict.fromkeys(("INT8", "INT16", "INT32"), ("int_contents", np.int32)),
+    "INT64": ("int64_contents", np.int64),
+    **dict.fromkeys(("UINT8", "UINT16", "UINT32"), ("uint_contents", np.uint32)),
+    "UINT64": ("uint64_contents", np.uint64),
+    "FP32": ("fp32_contents", np.float32),
+    "FP64": ("fp64_contents", np.float64),
 }
-"""The list that has the elements of each datatype; those of others go as bytes only."""
+"""The list that has the elements of each datatype, and what they are in it; those of others go as bytes only."""
 
 
 @cache
@@ -39,6 +41,14 @@ def _messages() -> Mapping[str, Any]:
 def message(name: str) -> Any:
     """A class of messages."""
     return _messages()[name]
+
+
+def parsed(kind: str, data: bytes) -> Any:
+    """The message of some bytes."""
+    try:
+        return message(kind).FromString(data)
+    except DecodeError as error:
+        raise bad_request(f"the bytes of the request are not a {kind}") from error
 
 
 def decoded_message(request: Any) -> InferRequest:
@@ -62,7 +72,8 @@ def _array(tensor: Any, raw: bytes | None) -> Array:
     listed = _CONTENTS.get(tensor.datatype)
     if listed is None:
         raise bad_request(f"elements of {tensor.datatype[:20]!r} go into raw_input_contents")
-    return from_list(tensor.name, tensor.datatype, shape, list(getattr(tensor.contents, listed)))
+    field, element = listed
+    return from_numbers(tensor.name, tensor.datatype, shape, np.array(getattr(tensor.contents, field), element))
 
 
 def _values(parameters: Mapping[str, Any]) -> dict[str, Any]:

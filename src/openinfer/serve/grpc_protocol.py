@@ -10,7 +10,7 @@ import grpc
 
 from openinfer import __version__
 from openinfer.errors import OpenInferError, ServingError
-from openinfer.serve.grpc_codec import SERVICE, decoded_message, encoded_message, message
+from openinfer.serve.grpc_codec import SERVICE, decoded_message, encoded_message, message, parsed
 from openinfer.serve.messages import InferRequest
 from openinfer.serve.options import ServeOptions
 from openinfer.serve.problems import bad_request, status_of, told
@@ -46,27 +46,25 @@ class GrpcProtocol:
         }
         handlers = {
             name: grpc.unary_unary_rpc_method_handler(
-                self._guarded(self._traced(name, method), is_open=name in _OPEN_METHODS),
-                request_deserializer=message(f"{name}Request").FromString,
+                self._guarded(name, self._traced(name, method)),
                 response_serializer=message(f"{name}Response").SerializeToString,
             )
             for name, method in methods.items()
         }
         handlers["ModelStreamInfer"] = grpc.stream_stream_rpc_method_handler(
             self._infer_stream,
-            request_deserializer=message("ModelInferRequest").FromString,
             response_serializer=message("ModelStreamInferResponse").SerializeToString,
         )
         return grpc.method_handlers_generic_handler(SERVICE, handlers)
 
-    def _guarded(self, method: Method, *, is_open: bool) -> Method:
-        """A method whose errors are statuses."""
+    def _guarded(self, name: str, method: Method) -> Method:
+        """A method of a message whose errors are statuses; the message comes as bytes, which may be no such one."""
 
-        async def answer(request: Any, context: Any) -> Any:
-            if not is_open:
+        async def answer(data: bytes, context: Any) -> Any:
+            if name not in _OPEN_METHODS:
                 await self._authorized(context)
             try:
-                return await method(request, context)
+                return await method(parsed(f"{name}Request", data), context)
             except OpenInferError as error:
                 await context.abort(getattr(grpc.StatusCode, status_of(error).grpc), told(error))
             except (grpc.aio.AbortError, asyncio.CancelledError):
@@ -124,7 +122,7 @@ class GrpcProtocol:
         answer = await self._inference.infer(request.model_name, request.model_version, decoded, "grpc")
         return encoded_message(answer)
 
-    async def _infer_stream(self, requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
+    async def _infer_stream(self, requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[Any]:
         """Answers in the order of requests; an error is an answer too, and the stream goes on."""
         await self._authorized(context)
         telemetry, given = self._inference.telemetry, context.invocation_metadata() or ()
@@ -132,15 +130,20 @@ class GrpcProtocol:
             async for answer in self._answers(requests):
                 yield answer
 
-    async def _answers(self, requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
-        made = message("ModelStreamInferResponse")
-        async for request in requests:
+    async def _answers(self, requests: AsyncIterator[bytes]) -> AsyncIterator[Any]:
+        made, unnamed = message("ModelStreamInferResponse"), message("ModelInferRequest")()
+        async for data in requests:
+            request = unnamed
             try:
+                request = parsed("ModelInferRequest", data)
                 names = request.model_name, request.model_version
                 async for answer in self._inference.stream(*names, decoded_message(request), "grpc"):
                     yield made(infer_response=encoded_message(answer))
             except OpenInferError as error:
                 yield made(error_message=told(error), infer_response=message("ModelInferResponse")(id=request.id))
+            except Exception as error:  # noqa: BLE001  (our own mistake: the stream goes on)
+                self._log.write("internal error", 40, {"error": repr(error)})
+                yield made(error_message="internal error", infer_response=message("ModelInferResponse")(id=request.id))
 
     async def _index(self, request: Any, _context: Any) -> Any:
         found = message("RepositoryIndexResponse")()

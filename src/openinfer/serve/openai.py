@@ -15,7 +15,7 @@ from openinfer.errors import Code, Diagnostic, OpenInferError, ServingError
 from openinfer.serve.json_codec import decoded_json
 from openinfer.serve.models import Served
 from openinfer.serve.problems import bad_request, told
-from openinfer.serve.rest import RestProtocol, event_stream, json_bytes, unless_gone
+from openinfer.serve.rest import RestProtocol, event_stream, first_of, json_bytes, unless_gone
 from openinfer.serve.service import Inference
 from openinfer.serve.text import Sampling, TextJob, TextPiece, TextPool, TextRecord
 from openinfer.tokenizer import Message
@@ -111,7 +111,8 @@ class OpenAiProtocol:
         if isinstance(prompt, list) and len(prompt) == 1 and isinstance(prompt[0], str):
             prompt = prompt[0]
         if isinstance(prompt, str):
-            tokens = pool.graphs.tokenizer.encode(prompt, is_begin=True)
+            pool.require_room([prompt])
+            tokens = await asyncio.to_thread(pool.graphs.tokenizer.encode, prompt, is_begin=True)
         else:
             tokens = _given_tokens(prompt, len(pool.graphs.tokenizer.vocabulary.pieces))
         return await self._said(request, served, pool, _text_request(facts, tokens), _COMPLETION)
@@ -121,9 +122,11 @@ class OpenAiProtocol:
         served, pool = self._served(facts.get("model"))
         if pool.graphs.form is None:
             raise bad_request(f"the model {served.name!r} was not trained for conversations", "ask /v1/completions")
-        tokens = pool.graphs.form.encode(pool.graphs.tokenizer, _messages(facts.get("messages")))
-        most = facts.get("max_completion_tokens")
-        facts = {"max_tokens": pool.graphs.context if most is None else most} | facts
+        messages = _messages(facts.get("messages"))
+        pool.require_room(one.text for one in messages)
+        tokens = await asyncio.to_thread(pool.graphs.form.encode, pool.graphs.tokenizer, messages)
+        bounds = (facts.get(name) for name in ("max_completion_tokens", "max_tokens"))
+        facts["max_tokens"] = next((one for one in bounds if one is not None), pool.graphs.context)
         return await self._said(request, served, pool, _text_request(facts, tokens), _CHAT)
 
     def _served(self, name: object) -> tuple[Served, TextPool]:
@@ -143,7 +146,7 @@ class OpenAiProtocol:
         pieces = _pieces(pool, wanted, self._inference.timeout, record)
         answer = _Watched(served, pieces, record, self._inference.telemetry)
         if wanted.is_streamed:
-            first = await anext(answer.pieces())
+            first = await unless_gone(request, first_of(answer.pieces()))
             return event_stream(_parts(first, answer, head, wanted, form), self._failed)
         said = await unless_gone(request, _all(answer))
         whole = TextPiece("".join(one.text for one in said), said[-1].tokens, said[-1].finish)

@@ -14,7 +14,7 @@ from openinfer.ops import Array
 from openinfer.serve.interface import ModelInterface
 from openinfer.serve.options import RunOptions
 from openinfer.serve.watching import ModelWatcher
-from openinfer.serve.work import GRACE, Job, StepOutputs, StepRecord, WorkQueue
+from openinfer.serve.work import Job, StepOutputs, StepRecord, WorkQueue, join_all
 from openinfer.synth.run.module import CompiledModule
 from openinfer.synth.run.traced import TracedModule
 
@@ -132,8 +132,7 @@ class InstancePool:
     def close(self) -> None:
         """Run what is waiting, and end."""
         self.queue.close()
-        for thread in self._threads:
-            thread.join(GRACE)
+        join_all(self._threads)
 
     def _work(self, module: StepModule) -> None:
         while (job := self.queue.take()) is not None:
@@ -173,7 +172,7 @@ class InstancePool:
                 job.begin(len(jobs))
             joined = {name: np.concatenate([job.inputs[name] for job in jobs]) for name in jobs[0].inputs}
             found = step_of(module, joined, self._names)
-        except OpenInferError:
+        except Exception:  # noqa: BLE001  (what it was each of them says, alone)
             for job in jobs:
                 run_alone(module, job, self._names)
             return

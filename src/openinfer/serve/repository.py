@@ -102,7 +102,7 @@ class Repository:
         """All versions of all models, loaded or not."""
         entries = []
         for name, versions in self._stored().items():
-            for version in versions:
+            for version in versions or [""]:
                 is_loaded = version in self._loaded.get(name, {})
                 reason = self._failures.get((name, version), "" if is_loaded else "unloaded")
                 entries.append(IndexEntry(name, version, "READY" if is_loaded else "UNAVAILABLE", reason))
@@ -114,9 +114,15 @@ class Repository:
         """Load all versions of a model anew; those that were loaded answer until the new ones are ready."""
         with self._changing:
             stored = self._stored().get(name)
-            if not stored:
+            if stored is None:
                 message = f"no model {name[:80]!r} is stored here"
                 raise ServingError(Diagnostic(Code.UNKNOWN_MODEL, message, None, nearest(name, self._stored())))
+            self._failures.pop((name, ""), None)
+            if not stored:
+                message = f"the folder of the model {name[:80]!r} has no folder with a number, as versions have"
+                error = ServingError(Diagnostic(Code.UNKNOWN_MODEL, message, None, f"{name[:80]}/1/graph.oig"))
+                self._failures[name, ""] = told(error)
+                raise error
             failed: list[OpenInferError] = []
             found: dict[str, Served] = {}
             for version, folder in stored.items():
@@ -127,23 +133,33 @@ class Repository:
                 except OpenInferError as error:
                     self._failures[name, version] = told(error)
                     failed.append(error)
-            before = self._loaded.get(name, {})
-            if found:
-                self._loaded = {**self._loaded, name: found}
-        for one in before.values() if found else ():
-            one.close()
+            self._replace(name, found, {version for version in stored if version not in found})
         if failed:
             raise failed[0]
+
+    def _replace(self, name: str, found: dict[str, Served], kept: set[str]) -> None:
+        """Put versions of a model in the place of others. Versions that are kept are as they were."""
+        before = self._loaded.get(name, {})
+        old = {version: one for version, one in before.items() if version not in kept}
+        for one in old.values():
+            if one.interface.is_stateful:  # it has saved its sessions before another one looks for them
+                one.close()
+        now = {version: one for version, one in before.items() if version in kept} | found
+        self._loaded = {other: one for other, one in self._loaded.items() if other != name} | (
+            {name: now} if now else {}
+        )
+        for version, one in old.items():
+            if not one.interface.is_stateful:
+                one.close()
+            if version not in found:
+                one.watcher.forget()
 
     def unload(self, name: str) -> None:
         """Take a model out of service; what waits for it is answered first."""
         with self._changing:
-            versions = self._loaded.get(name)
-            if versions is None:
+            if name not in self._loaded:
                 raise ServingError(Diagnostic(Code.UNKNOWN_MODEL, f"no model {name[:80]!r} is loaded"))
-            self._loaded = {other: one for other, one in self._loaded.items() if other != name}
-        for one in versions.values():
-            one.close()
+            self._replace(name, {}, set())
 
     def close(self) -> None:
         """Take all models out of service."""

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -63,7 +64,9 @@ class RestProtocol:
                 Route(f"{path}/infer_stream", self.guarded(self._infer_stream), methods=["POST"]),
             ]
         handlers: Any = {404: self._unknown, 405: self._unknown}
-        return Starlette(routes=[*routes, *more], exception_handlers=handlers)
+        found = Starlette(routes=[*routes, *more], exception_handlers=handlers)
+        found.router.redirect_slashes = False  # it would send clients to whatever their Host says
+        return found
 
     # --- endpoints ------------------------------------------------------------------------------------------------
 
@@ -102,10 +105,11 @@ class RestProtocol:
     async def _infer_stream(self, request: Request) -> Response:
         decoded, _form = await self._decoded(request)
         name, version = _names(request)
-        self._inference.repository.found(name, version)
         answers = self._inference.stream(name, version, decoded, "sse")
+        first = encoded_answer(await unless_gone(request, first_of(answers)), WantedForm()).body
 
         async def texts() -> AsyncIterator[bytes]:
+            yield first
             async for answer in answers:
                 yield encoded_answer(answer, WantedForm()).body
 
@@ -130,11 +134,14 @@ class RestProtocol:
         await run_in_threadpool(self._inference.repository.unload, request.path_params["model"])
         return JSONResponse({})
 
-    async def _unknown(self, request: Request, _error: Exception) -> Response:
+    async def _unknown(self, request: Request, error: Exception) -> Response:
         """No such path, or not by this method."""
-        return self.failed(
-            ServingError(Diagnostic(Code.UNKNOWN_MODEL, f"there is no {request.method} {request.url.path[:200]}"))
-        )
+        message = f"there is no {request.method} {request.url.path[:200]}"
+        found = self.failed(ServingError(Diagnostic(Code.UNKNOWN_MODEL, message)))
+        if isinstance(error, HTTPException) and error.status_code == 405:
+            found.status_code = 405
+            found.headers.update(error.headers or {})
+        return found
 
     # --- bodies and errors ----------------------------------------------------------------------------------------
 
@@ -191,6 +198,11 @@ def event_stream(texts: AsyncIterator[bytes], failed: Failed) -> Response:
             yield b"data: " + bytes(failed(error).body) + b"\n\n"
 
     return StreamingResponse(events(), media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+
+
+async def first_of(answers: AsyncIterator[Awaited]) -> Awaited:
+    """The first of some answers: what goes wrong before it has a status of its own."""
+    return await anext(answers)
 
 
 async def unless_gone(request: Request, work: Coroutine[Any, Any, Awaited]) -> Awaited:

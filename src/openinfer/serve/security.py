@@ -1,13 +1,15 @@
 """Who may talk to a server: anyone on this machine, elsewhere those with a token or a certificate."""
 
 import hmac
+import ssl
 from collections.abc import Awaitable, Callable, MutableMapping
 from ipaddress import ip_address
 from typing import Any
+from urllib.parse import urlsplit
 
-from openinfer.errors import Code, Diagnostic, ServingError
+from openinfer.errors import Code, Diagnostic, FileSpan, ServingError
 from openinfer.serve.json_codec import encoded_error
-from openinfer.serve.options import ServeOptions
+from openinfer.serve.options import ServeOptions, TlsFiles
 from openinfer.serve.problems import told
 
 _OPEN_PATHS = ("/v2/health/live", "/v2/health/ready")
@@ -35,11 +37,32 @@ def require_safe(options: ServeOptions) -> None:
     if options.token is not None and len(options.token) < _SHORTEST_TOKEN:
         message = f"the token is shorter than {_SHORTEST_TOKEN} characters"
         raise ServingError(Diagnostic(Code.BAD_SERVE_OPTION, message, None, "openssl rand -hex 32 makes one"))
+    if options.token is not None and not (options.token.isascii() and options.token.isprintable()):
+        message = "the token has characters that a header cannot have"
+        raise ServingError(Diagnostic(Code.BAD_SERVE_OPTION, message, None, "openssl rand -hex 32 makes one"))
+    if options.tls is not None:
+        _require_certificates(options.tls)
     has_certificates = options.tls is not None and options.tls.client_authority is not None
     if not is_loopback(options.host) and options.token is None and not has_certificates:
         message = f"{options.host} is reached from other machines, and anyone could send requests"
         advice = "give --token-file FILE, or --tls-cert, --tls-key and --tls-client-ca; or listen at 127.0.0.1"
         raise ServingError(Diagnostic(Code.BAD_SERVE_OPTION, message, None, advice))
+
+
+def _require_certificates(files: TlsFiles) -> None:
+    """Refuse files that are no certificates, or do not belong together, before anything listens."""
+    place, context = files.certificate, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(files.certificate, files.key)
+        if files.client_authority is not None:
+            place = files.client_authority
+            context.load_verify_locations(files.client_authority)
+    except OSError as error:
+        message = f"{place!r} cannot be used as a certificate: {error.strerror or error}"
+        advice = (
+            "--tls-cert and --tls-key are PEM files of the same certificate, --tls-client-ca is one of an authority"
+        )
+        raise ServingError(Diagnostic(Code.BAD_SERVE_OPTION, message, FileSpan(place), advice)) from error
 
 
 def require_token(token: str | None, header: str) -> None:
@@ -53,7 +76,7 @@ def require_token(token: str | None, header: str) -> None:
 class TokenGuard:
     """An ASGI application that answers only requests with the token."""
 
-    def __init__(self, application: AsgiApplication, token: str | None) -> None:
+    def __init__(self, application: AsgiApplication, token: str) -> None:
         self._application = application
         self._token = token
 
@@ -64,8 +87,37 @@ class TokenGuard:
                 given = dict(scope["headers"]).get(b"authorization", b"")
                 require_token(self._token, given.decode("latin-1"))
         except ServingError as error:
-            headers = [(b"content-type", b"application/json"), (b"www-authenticate", b"Bearer")]
-            await send({"type": "http.response.start", "status": 401, "headers": headers})
-            await send({"type": "http.response.body", "body": encoded_error(error, told(error))})
+            await _refuse(send, error, 401)
             return
         await self._application(scope, receive, send)
+
+
+class PageGuard:
+    """An ASGI application that answers no pages of other machines: a browser here sends whatever they ask it to."""
+
+    def __init__(self, application: AsgiApplication) -> None:
+        self._application = application
+
+    async def __call__(self, scope: AsgiScope, receive: AsgiReceive, send: AsgiSend) -> None:
+        """Hand a request on, or answer it."""
+        origin = dict(scope["headers"]).get(b"origin") if scope["type"] == "http" else None
+        if origin is None or _is_of_this_machine(origin.decode("latin-1")):
+            await self._application(scope, receive, send)
+            return
+        message = f"a page of {origin.decode('latin-1')[:80]!r} may not send requests to a server without a token"
+        advice = "start the server with --token-file FILE"
+        await _refuse(send, ServingError(Diagnostic(Code.UNAUTHORIZED, message, None, advice)), 403)
+
+
+def _is_of_this_machine(origin: str) -> bool:
+    try:
+        return is_loopback(urlsplit(origin).hostname or "")
+    except ValueError:
+        return False
+
+
+async def _refuse(send: AsgiSend, error: ServingError, status: int) -> None:
+    headers = [(b"content-type", b"application/json")]
+    headers += [(b"www-authenticate", b"Bearer")] if status == 401 else []
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": encoded_error(error, told(error))})

@@ -12,13 +12,14 @@ import grpc
 import uvicorn
 
 from openinfer.errors import Code, Diagnostic, FileSpan, ServingError
+from openinfer.serve.connection import BoundedConnection
 from openinfer.serve.grpc_protocol import GrpcProtocol
 from openinfer.serve.openai import OpenAiProtocol
 from openinfer.serve.options import ServeOptions, TlsFiles
 from openinfer.serve.rest import RestProtocol
-from openinfer.serve.security import TokenGuard, require_safe
+from openinfer.serve.security import AsgiApplication, PageGuard, TokenGuard, require_safe
 from openinfer.serve.service import Inference
-from openinfer.serve.watching import EventLog, Metrics
+from openinfer.serve.watching import EventLog, Metrics, lines_of
 from openinfer.serve.work import GRACE
 
 _BACKLOG = 2048
@@ -46,8 +47,11 @@ class Server:
         texts = OpenAiProtocol(inference, rest)
         own = rest.application(texts.routes())
         telemetry = inference.telemetry
-        traced = own if telemetry is None else telemetry.application(own, own.routes)
-        self._http = _HttpServer(_config(TokenGuard(traced, options.token), options))
+        traced: AsgiApplication = own if telemetry is None else telemetry.application(own, own.routes)
+        guarded = PageGuard(traced) if options.token is None else TokenGuard(traced, options.token)
+        for logger in ("uvicorn", "grpc", "asyncio"):
+            lines_of(logger, log, "connection")
+        self._http = _HttpServer(_config(guarded, options))
         self._is_over: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -122,6 +126,8 @@ def _config(application: Any, options: ServeOptions) -> uvicorn.Config:
             certificates |= {"ssl_ca_certs": tls.client_authority, "ssl_cert_reqs": ssl.CERT_REQUIRED}
     return uvicorn.Config(
         application,
+        http=BoundedConnection,
+        ws="none",
         log_config=None,
         access_log=False,
         lifespan="off",

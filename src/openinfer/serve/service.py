@@ -34,8 +34,8 @@ class Inference:
 
     async def stream(self, name: str, version: str, request: InferRequest, protocol: str) -> AsyncIterator[InferAnswer]:
         """The answers to a request, one for each of its steps; the first begins a sequence, the last ends it."""
-        served = self.repository.found(name, version)
         for number in range(request.steps):
+            served = self.repository.found(name, version)  # anew: it may have been loaded again meanwhile
             part, is_last = request.sequence, number == request.steps - 1
             if part is not None:
                 part = replace(part, starts=part.starts and number == 0, ends=part.ends and is_last)

@@ -19,7 +19,7 @@ from openinfer.serve.pool import NodeTracer, StepModule, run_alone
 from openinfer.serve.problems import told
 from openinfer.serve.states import StateFolder
 from openinfer.serve.watching import ModelWatcher
-from openinfer.serve.work import GRACE, Job, WorkQueue, queue_full
+from openinfer.serve.work import Job, WorkQueue, join_all, queue_full
 from openinfer.synth.run.module import CompiledModule
 from openinfer.workers import WorkerModule
 from openinfer.workers.worker import worker_lost
@@ -40,6 +40,10 @@ class _Session:
     """Whether the saved state is older than the module's."""
     is_gone: bool = False
     """Whether it has left memory; its module is another's then."""
+    limit: float | None = None
+    """When the step that runs is ended; None while there is none."""
+    is_cut_off: bool = False
+    """Whether a step was ended in its middle: the state is of no use then."""
 
     @property
     def is_lost(self) -> bool:
@@ -63,7 +67,7 @@ class SessionPool:
         self.tracer = tracer
         self._first = module
         self._names = tuple(interface.outputs)
-        self._idle, self._save_every = kept.idle, kept.save_every
+        self._idle, self._save_every, self._longest = kept.idle, kept.save_every, options.timeout
         self._states = states
         self._watcher = watcher
         self.most = max(kept.memory // session_bytes(module), 1)
@@ -93,6 +97,9 @@ class SessionPool:
             message = "the graph has persistent memory: a request needs a sequence_id"
             advice = 'for one step alone: {"sequence_id": "...", "sequence_start": true, "sequence_end": true}'
             raise ServingError(Diagnostic(Code.BAD_SEQUENCE, message, None, advice))
+        if job.sequence.saves and self._states is None:  # before the step, which the state would keep
+            message = "the server keeps no states: it has no folder for them"
+            raise ServingError(Diagnostic(Code.BAD_SEQUENCE, message, None, "openinfer serve --state-dir DIR"))
         with self._lock:
             line = self._lines.get(job.sequence.id)
             if line is None:
@@ -111,13 +118,14 @@ class SessionPool:
     def close(self) -> None:
         """Run what is waiting, save what has changed, and end."""
         self.queue.close()
-        for thread in self._threads:
-            thread.join(GRACE)
+        join_all(self._threads)
         self._ended.set()
         self._keeper.join()
         for session in list(self._sessions.values()):
-            if not session.is_lost:
-                self._saved(session)
+            if session.lock.acquire(blocking=False):  # a step that still runs has no state to save
+                if not session.is_lost:
+                    self._saved(session)
+                session.lock.release()
 
     # --- running --------------------------------------------------------------------------------------------------
 
@@ -130,6 +138,8 @@ class SessionPool:
                 job.fail(error)
             except MemoryError:
                 job.fail(ExecutionError(Diagnostic(Code.OUT_OF_MEMORY, "there is no memory for a session")))
+            except Exception as error:  # noqa: BLE001  (a thread that ends would take an instance with it)
+                job.fail(error)
             finally:
                 self._next(job)
 
@@ -155,18 +165,34 @@ class SessionPool:
                 self._unsave(session)
             session.is_changed = True
             job.before_answer = partial(self._save, session) if part.saves else None
-            if job.wants_nodes and self.tracer is not None and isinstance(session.module, CompiledModule):
-                self.tracer.run(job, self._names, session.module)
-            else:
-                run_alone(session.module, job, self._names)
+            self._run(session, job)
             session.used = monotonic()
-            if session.is_lost:  # the client has been told
+            if session.is_lost or session.is_cut_off:  # the client has been told
                 with self._lock:
                     self._forget(session)
             elif part.ends:
                 self._end(session)
         finally:
             self._let_go(session)
+
+    def _run(self, session: _Session, job: Job) -> None:
+        """A step, which is ended when it takes longer than any request may."""
+        session.limit = monotonic() + self._longest
+        try:
+            if job.wants_nodes and self.tracer is not None and isinstance(session.module, CompiledModule):
+                self.tracer.run(job, self._names, session.module)
+            else:
+                run_alone(session.module, job, self._names)
+        finally:
+            with self._lock:
+                session.limit = None
+
+    def _cut_off(self, session: _Session) -> None:
+        """End a step that has run too long, at the next iteration of a loop."""
+        with self._lock:
+            if session.limit is not None and monotonic() >= session.limit:
+                session.is_cut_off = True
+                session.module.interrupt()
 
     def _let_go(self, session: _Session) -> None:
         session.lock.release()
@@ -246,9 +272,7 @@ class SessionPool:
     # --- saving ---------------------------------------------------------------------------------------------------
 
     def _save(self, session: _Session) -> None:
-        if self._states is None:
-            message = "the server keeps no states: it has no folder for them"
-            raise ServingError(Diagnostic(Code.BAD_SEQUENCE, message, None, "openinfer serve --state-dir DIR"))
+        assert self._states is not None
         self._states.save(session.id, session.module)
         session.is_changed = False
 
@@ -272,8 +296,9 @@ class SessionPool:
 
     def _keep(self) -> None:
         """Now and then: save what has changed, forget what was idle too long, remove states that are too old."""
-        while not self._ended.wait(min(self._save_every, max(self._idle / 4, 0.05))):
+        while not self._ended.wait(min(self._save_every, max(self._idle / 4, 0.05), max(self._longest, 0.05))):
             for session in list(self._sessions.values()):
+                self._cut_off(session)
                 self._look_after(session)
             if self._states is not None:
                 self._states.remove_old()

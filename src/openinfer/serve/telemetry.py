@@ -3,11 +3,10 @@
 The only module that knows OpenTelemetry, which is an extra. Others make records; spans are made of these afterwards.
 """
 
-import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from time import monotonic, perf_counter_ns, time_ns
+from time import perf_counter_ns, time_ns
 from typing import Any
 
 from opentelemetry import trace
@@ -26,15 +25,13 @@ from openinfer.serve.options import TelemetryOptions
 from openinfer.serve.problems import status_of
 from openinfer.serve.security import AsgiApplication, AsgiReceive, AsgiScope, AsgiSend
 from openinfer.serve.text import TextRecord
-from openinfer.serve.watching import EventLog
+from openinfer.serve.watching import EventLog, lines_of
 from openinfer.serve.work import StepRecord
 
 FLUSH_SECONDS = 5.0
 """How long the end of a server waits for a collector."""
 _QUIET_PATHS = ("/v2/health/live", "/v2/health/ready", "/metrics")
 """What is asked every few seconds, and is no work."""
-_REPEATS = 60.0
-"""Seconds until the log says the same of OpenTelemetry again."""
 
 
 class Telemetry:
@@ -47,7 +44,7 @@ class Telemetry:
     @classmethod
     def of(cls, options: TelemetryOptions, log: EventLog) -> "Telemetry":
         """Spans that go where the options say; what goes wrong on their way is said in the log."""
-        _log_to(log)
+        lines_of("opentelemetry", log, "telemetry")
         # What the environment names comes last, and so has the last word.
         named = Resource({SERVICE_NAME: "openinfer", SERVICE_VERSION: __version__})
         provider = TracerProvider(resource=named.merge(_named_resource()), shutdown_on_exit=False)
@@ -264,24 +261,3 @@ def _otlp(options: TelemetryOptions) -> SpanExporter:
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
     return OTLPSpanExporter(endpoint=None if endpoint is None else f"{endpoint.rstrip('/')}/v1/traces")
-
-
-class _LogLines(logging.Handler):
-    """What OpenTelemetry has to say as lines of the server's log, the same thing once a minute."""
-
-    def __init__(self, write: Callable[..., None]) -> None:
-        super().__init__(logging.WARNING)
-        self._write = write
-        self._said: dict[str, float] = {}
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """A line."""
-        if monotonic() - self._said.get(record.msg, -_REPEATS) >= _REPEATS:
-            self._said[record.msg] = monotonic()
-            self._write("telemetry", record.levelno, {"message": record.getMessage()[:500]})
-
-
-def _log_to(log: EventLog) -> None:
-    logger = logging.getLogger("opentelemetry")
-    logger.handlers = [_LogLines(log.write)]
-    logger.propagate = False

@@ -4,7 +4,7 @@ Both graphs work on the same persistent memory. A pool has several such pairs, e
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic, perf_counter_ns
@@ -16,7 +16,7 @@ from openinfer.ops import Array
 from openinfer.serve.options import RunOptions
 from openinfer.serve.problems import bad_request
 from openinfer.serve.watching import ModelWatcher
-from openinfer.serve.work import GRACE, deadline_error, queue_full
+from openinfer.serve.work import closing, deadline_error, join_all, queue_full
 from openinfer.synth.run.module import CompiledModule
 from openinfer.tokenizer import ChatFormat, TextStream, Tokenizer
 
@@ -83,6 +83,11 @@ class TextGraphs:
         return min((list(one.fixed.values())[-1] for one in tables), default=1 << 30)
 
     @property
+    def most_bytes(self) -> int:
+        """A text of more bytes has more tokens than the tables have room for."""
+        return self.context * max(map(len, self.tokenizer.vocabulary.pieces), default=1)
+
+    @property
     def chunk(self) -> int:
         """Tokens of a prompt that are read at once."""
         (variable,) = (one for one in self.prefill.bound.vars.values() if one.name == _only_input(self.prefill))
@@ -140,15 +145,24 @@ class TextPool:
         if not job.tokens:
             raise bad_request("the prompt has no tokens")
         if len(job.tokens) >= self.graphs.context:
-            message = f"the prompt has {len(job.tokens)} tokens, and the model has room for {self.graphs.context}"
-            raise bad_request(message, "make the prompt or the conversation shorter")
+            raise self._too_long(f"{len(job.tokens)} tokens")
         with self._changed:
             if self._is_closed:
-                raise ServingError(Diagnostic(Code.UNKNOWN_MODEL, "the model is being unloaded"))
+                raise closing()
             if len(self._jobs) >= self._most:
                 raise queue_full(self._most)
             self._jobs.append(job)
             self._changed.notify()
+
+    def require_room(self, texts: Iterable[str]) -> None:
+        """Refuse texts that are too long whatever their tokens are, before anyone looks for these."""
+        size = sum(len(one.encode(errors="surrogatepass")) for one in texts)
+        if size > self.graphs.most_bytes:
+            raise self._too_long(f"{size:,} bytes")
+
+    def _too_long(self, size: str) -> ServingError:
+        message = f"the prompt has {size}, and the model has room for {self.graphs.context} tokens"
+        return bad_request(message, "make the prompt or the conversation shorter")
 
     def drop(self, job: TextJob) -> None:
         """Nothing waits for an answer any more: it ends at its next token."""
@@ -161,8 +175,7 @@ class TextPool:
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
-        for thread in self._threads:
-            thread.join(GRACE)
+        join_all(self._threads)
 
     def _take(self) -> TextJob | None:
         with self._changed:
@@ -263,7 +276,8 @@ def chosen(logits: Array, sampling: Sampling, random: np.random.Generator) -> in
     """
     if sampling.temperature <= 0:
         return int(np.argmax(logits))
-    scaled = (logits.astype(np.float64) - float(logits.max())) / sampling.temperature
+    with np.errstate(over="ignore"):  # a low temperature leaves the likeliest
+        scaled = (logits.astype(np.float64) - float(logits.max())) / sampling.temperature
     order = np.argsort(-scaled, kind="stable")
     weights = np.exp(scaled[order])
     total = np.cumsum(weights)

@@ -5,13 +5,17 @@ import logging
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
+from time import monotonic
 from typing import Any, TextIO
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _JOBS = (1, 2, 4, 8, 16, 32, 64, 128)
+_REPEATS = 60.0
+"""Seconds until the log repeats what another package has said."""
 
 
 class Metrics:
@@ -68,6 +72,12 @@ class ModelWatcher:
         """Where to look for the number of sessions."""
         self._metrics.sessions.labels(*self._labels).set_function(count)
 
+    def forget(self) -> None:
+        """The model is unloaded: nothing is to be looked at any more, nor kept for that."""
+        for gauge in (self._metrics.waiting, self._metrics.sessions):
+            with suppress(KeyError):  # one that has no sessions never had the gauge
+                gauge.remove(*self._labels)
+
     def not_saved(self, reason: str) -> None:
         """A state could not be saved."""
         self._metrics.unsaved.labels(*self._labels).inc()
@@ -118,3 +128,28 @@ class EventLog:
                 self._stream.flush()
             except (OSError, ValueError):
                 return
+
+
+class _LogLines(logging.Handler):
+    """What another package has to say as lines of the server's log, the same thing once a minute."""
+
+    def __init__(self, log: EventLog, event: str) -> None:
+        super().__init__(logging.WARNING)
+        self._log, self._event = log, event
+        self._said: dict[str, float] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """A line."""
+        text = str(record.msg)
+        if monotonic() - self._said.get(text, -_REPEATS) >= _REPEATS:
+            self._said[text] = monotonic()
+            facts = {"message": record.getMessage().strip()[:500]}
+            facts |= {} if record.exc_info is None else {"error": repr(record.exc_info[1])[:500]}
+            self._log.write(self._event, record.levelno, facts)
+
+
+def lines_of(logger: str, log: EventLog, event: str) -> None:
+    """Have a log say what a package tells its logger."""
+    found = logging.getLogger(logger)
+    found.handlers = [_LogLines(log, event)]
+    found.propagate = False

@@ -2,7 +2,7 @@
 
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from time import monotonic, perf_counter_ns
@@ -119,6 +119,19 @@ def queue_full(most: int) -> ServingError:
     return ServingError(Diagnostic(Code.QUEUE_FULL, message, None, "send it again later"))
 
 
+def closing() -> ServingError:
+    """The answer to a request for a model that ends, or is about to be replaced."""
+    message = "the model is being unloaded, or loaded anew"
+    return ServingError(Diagnostic(Code.QUEUE_FULL, message, None, "send it again later"))
+
+
+def join_all(threads: Iterable[threading.Thread], seconds: float = GRACE) -> None:
+    """Wait for threads, all of them together so long."""
+    until = monotonic() + seconds
+    for thread in threads:
+        thread.join(max(until - monotonic(), 0))
+
+
 class WorkQueue:
     """Jobs in their order, at most a number of them."""
 
@@ -135,7 +148,7 @@ class WorkQueue:
         """Add a job, unless the queue is full or closed."""
         with self._changed:
             if self._is_closed:
-                raise ServingError(Diagnostic(Code.UNKNOWN_MODEL, "the model is being unloaded"))
+                raise closing()
             if len(self._jobs) >= self.most:
                 raise queue_full(self.most)
             self._jobs.append(job)

@@ -4,7 +4,7 @@ A stage begins at each cut. What it needs of earlier stages it awaits, as an inp
 an output. Running the stages one after the other, each on what it awaits, gives what the whole graph gives.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from openinfer.check.bound import BoundGraph
@@ -69,7 +69,8 @@ def split(bound: BoundGraph, cuts: Sequence[Cut | str]) -> tuple[GraphStage, ...
     >>> [(one.name, one.awaits, one.yields) for one in split(bind(graph(text)), ["b"])]
     [('start', ('x',), ('x',)), ('b', ('x',), ('x',))]
     """
-    wanted = [Cut.of(one) if isinstance(one, str) else one for one in cuts]
+    known = {node.kind.name for node in bound.source.blocks["entry"].nodes if isinstance(node.kind, Scope | Loop)}
+    wanted = [_cut_of(one, known) if isinstance(one, str) else one for one in cuts]
     if not wanted:
         raise _refused("no place to cut at is given", "name a scope of the entry block")
     _require_plain(bound.source)
@@ -79,6 +80,11 @@ def split(bound: BoundGraph, cuts: Sequence[Cut | str]) -> tuple[GraphStage, ...
     for name, part, passed in zip(names, parts, handovers(bound, parts), strict=True):
         made.append(_stage(bound, name, part, passed))
     return tuple(made)
+
+
+def _cut_of(text: str, known: Collection[str]) -> Cut:
+    """A cut as it is written; a scope may have brackets in its name."""
+    return Cut(text) if text in known else Cut.of(text)
 
 
 def _stage(bound: BoundGraph, name: str, part: tuple[Node, ...], passed: Handover) -> GraphStage:

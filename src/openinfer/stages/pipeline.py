@@ -25,7 +25,8 @@ class _Step:
 
     values: dict[str, Array]
     found: "Future[dict[str, Array]]" = field(default_factory=Future)
-    error: OpenInferError | None = None
+    error: Exception | None = None
+    number: int = 0
 
 
 class Pipeline:
@@ -42,7 +43,11 @@ class Pipeline:
         recipes = [Recipe(one.graph, one.model, device, {}, threads, kind) for one in self.stages.stages]
         self._needed = needed_behind(self.stages)
         self._groups: list[WorkerGroup] = []
-        self._broken: OpenInferError | None = None
+        self._broken: tuple[int, OpenInferError] | None = None
+        """The step that has left the states of stages apart, and its error."""
+        self._begun = 0
+        self._order = threading.Lock()
+        self._is_closed = False
         try:
             self._groups += [WorkerGroup(recipe, 1) for recipe in recipes]
         except BaseException:
@@ -68,12 +73,15 @@ class Pipeline:
 
     def submit(self, inputs: Mapping[str, Any]) -> "Future[dict[str, Array]]":
         """Begin a step, as soon as the first stage has room for it; the future has its outputs."""
-        if self._broken is not None:
-            message = f"a step has failed between two stages ({self._broken.code}), whose states are apart since"
-            raise ExecutionError(Diagnostic(Code.WRONG_MOMENT, message, None, "reset() first"))
         require_inputs(self.stages, inputs)
-        step = _Step(dict(inputs))
-        self._lines[0].put(step)
+        with self._order:
+            if self._is_closed:
+                raise ExecutionError(Diagnostic(Code.WRONG_MOMENT, "the pipeline is closed"))
+            if self._broken is not None:
+                raise _apart(self._broken[1])
+            self._begun += 1
+            step = _Step(dict(inputs), number=self._begun)
+            self._lines[0].put(step)
         return step.found
 
     def map(self, steps: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Array]]:
@@ -107,6 +115,9 @@ class Pipeline:
     def _advance(self, place: int, step: _Step) -> None:
         """Have a stage work on a step, unless an earlier one has failed."""
         stage = self.stages.stages[place]
+        broken = self._broken
+        if step.error is None and broken is not None and broken[0] < step.number:
+            step.error = _apart(broken[1])
         if step.error is not None:
             return
         try:
@@ -115,7 +126,10 @@ class Pipeline:
             step.error = error
             earlier = self.stages.stages[:place]
             if any(one.has_state for one in earlier) or (error.code == Code.WORKER_LOST and stage.has_state):
-                self._broken = error
+                self._broken = step.number, error
+            return
+        except Exception as error:  # noqa: BLE001  (a thread that ends would leave its callers waiting)
+            step.error = error
             return
         values = {**step.values, **found}
         step.values = {name: values[name] for name in self._needed[place]}
@@ -126,8 +140,10 @@ class Pipeline:
 
     def close(self) -> None:
         """Answer what is on its way, and end the processes."""
-        if self._threads[0].is_alive():
-            self._lines[0].put(None)
+        with self._order:
+            is_first, self._is_closed = not self._is_closed, True
+            if is_first:
+                self._lines[0].put(None)
         for thread in self._threads:
             thread.join()
         self._end()
@@ -139,6 +155,11 @@ class Pipeline:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _apart(error: OpenInferError) -> ExecutionError:
+    message = f"a step has failed between two stages ({error.code}), whose states are apart since"
+    return ExecutionError(Diagnostic(Code.WRONG_MOMENT, message, None, "reset() first"))
 
 
 def needed_behind(stages: StageFolder) -> list[tuple[str, ...]]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import ray
 
+from openinfer.check.results import Outputs
 from openinfer.ops import Array
 from openinfer.stages.folder import StageFolder, StoredStage
 from openinfer.stages.pipeline import needed_behind, require_inputs
@@ -31,9 +32,11 @@ class StageActor:
     def step(self, values: dict[str, Array]) -> dict[str, Array]:
         """The values that later stages need, once this one has run."""
         found = self._module({name: values[name] for name in self._stage.awaits})
-        names = self._stage.yields
-        own = dict(found.items()) if len(names) > 1 else {names[0]: found}  # type: ignore[union-attr]
-        return {name: own.get(name, values.get(name)) for name in self._needed}  # type: ignore[misc]
+        own: dict[str, Array] = (
+            dict(found.items()) if isinstance(found, Outputs) else dict.fromkeys(self._stage.yields, found)
+        )
+        behind = {**values, **own}
+        return {name: behind[name] for name in self._needed}
 
     def reset(self) -> None:
         """Put persistent memory back to its initial values."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from openinfer.errors import Code, Diagnostic, ExecutionError, OpenInferError
 from openinfer.ops import Array
+from openinfer.tensor import any_array
 
 WorkerMessage = dict[str, Any]
 NamedArrays = Mapping[str, Any]
@@ -18,12 +19,21 @@ NamedArrays = Mapping[str, Any]
 
 def send(connection: "Connection[Any, Any]", message: Mapping[str, Any], tensors: NamedArrays | None = None) -> None:
     """Send an object, and tensors behind it."""
-    arrays = {name: np.ascontiguousarray(one).reshape(np.shape(one)) for name, one in (tensors or {}).items()}
+    arrays = {name: _sendable(name, one) for name, one in (tensors or {}).items()}
     kinds = [[name, one.dtype.name, list(one.shape)] for name, one in arrays.items()]
     connection.send_bytes(json.dumps({**message, "tensors": kinds}).encode())
     for array in arrays.values():
         if array.nbytes:
             connection.send_bytes(array.reshape(-1).view(np.uint8).data)
+
+
+def _sendable(name: str, value: Any) -> Array:
+    """A value as an array of numbers, its elements one after the other; nothing else travels."""
+    array = any_array(value)
+    if array.dtype.kind not in "biuf" and not hasattr(ml_dtypes, array.dtype.name):
+        message = f"the value of {name!r} is an array of {array.dtype}, which no tensor is"
+        raise ExecutionError(Diagnostic(Code.UNSUPPORTED_ARRAY, message))
+    return np.ascontiguousarray(array).reshape(array.shape)
 
 
 def received(connection: "Connection[Any, Any]") -> tuple[WorkerMessage, dict[str, Array]]:

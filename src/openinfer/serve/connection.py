@@ -1,0 +1,98 @@
+"""A connection of HTTP: what uvicorn does, with bounds on the heads of requests and answers that have a code."""
+
+import asyncio
+import json
+from http import HTTPStatus
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from openinfer.errors import Code
+
+_MOST_HEAD = 64 << 10
+"""Bytes that may come without completing the head of a request, or adding to its body."""
+
+_LINGER = 1.0
+"""Seconds until a refused connection is closed: at once, what is still on its way would take the answer along."""
+
+
+class BoundedConnection(HttpToolsProtocol):
+    """Refuses heads that are too long, and closes connections on which none comes."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._has_progress = False
+        self._is_refused = False
+        self._pending = 0
+        self._patience: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """A client has connected; its first request is to come soon."""
+        super().connection_made(transport)
+        self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The client is gone."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes of requests. The parser keeps what is not whole yet: a head, or what follows the last chunk."""
+        if self._is_refused:
+            return
+        self._has_progress = False
+        super().data_received(data)
+        self._pending = 0 if self._has_progress else self._pending + len(data)
+        if self._pending > _MOST_HEAD and not self._is_refused:
+            self._refuse(431, Code.REQUEST_TOO_LARGE, f"the head of a request has at most {_MOST_HEAD:,} bytes here")
+
+    def on_message_begin(self) -> None:
+        """The first byte of a request."""
+        super().on_message_begin()
+        if self._patience is None:
+            self._await_head()
+
+    def on_headers_complete(self) -> None:
+        """A head is whole."""
+        self._has_progress = True
+        self._stop_waiting()
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """More of a body."""
+        self._has_progress = True
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """A request is whole."""
+        self._has_progress = True
+        super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is not HTTP."""
+        self._refuse(400, Code.BAD_REQUEST, msg.rstrip("."))
+
+    def _await_head(self) -> None:
+        self._patience = self.loop.call_later(self.timeout_keep_alive, self._give_up)
+
+    def _stop_waiting(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+
+    def _give_up(self) -> None:
+        """Close a connection that has sent no head in time; one that has begun a request is told why."""
+        if self._is_refused or self.transport.is_closing():
+            return
+        if not self._pending:
+            self.transport.close()
+            return
+        message = f"the head of the request was not there after {self.timeout_keep_alive:g} seconds"
+        self._refuse(408, Code.DEADLINE, message)
+
+    def _refuse(self, status: int, code: Code, message: str) -> None:
+        body = json.dumps({"error": f"{code}: {message}", "code": str(code)}).encode()
+        head = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-type: application/json\r\n"
+        self.transport.write(f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body)
+        self._is_refused = True
+        self.loop.call_later(_LINGER, self.transport.close)
