@@ -1,7 +1,12 @@
-"""A connection of HTTP: what uvicorn does, with bounds on the heads of requests and answers that have a code."""
+"""A connection of HTTP: what uvicorn does, with bounds on the heads of requests and answers that have a code.
+
+A client that closes its side of a connection may still read: it gets the answers to its whole requests. Whether it has
+gone altogether looks the same until something is sent, so a client that waits is sent an interim answer.
+"""
 
 import asyncio
 import json
+import socket
 from http import HTTPStatus
 from typing import Any
 
@@ -15,6 +20,9 @@ _MOST_HEAD = 64 << 10
 _LINGER = 1.0
 """Seconds until a refused connection is closed: at once, what is still on its way would take the answer along."""
 
+_PROBE = 0.25
+"""Seconds until a client that has closed its side is asked for, and then between looks at the connection."""
+
 
 class BoundedConnection(HttpToolsProtocol):
     """Refuses heads that are too long, and closes connections on which none comes."""
@@ -25,6 +33,7 @@ class BoundedConnection(HttpToolsProtocol):
         self._is_refused = False
         self._pending = 0
         self._patience: asyncio.TimerHandle | None = None
+        self._probe: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client has connected; its first request is to come soon."""
@@ -34,7 +43,41 @@ class BoundedConnection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The client is gone."""
         self._stop_waiting()
+        if self._probe is not None:
+            self._probe.cancel()
         super().connection_lost(exc)
+
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """The client sends nothing more. True keeps the connection open until it has its answers; TLS always closes."""
+        if self.scheme == "https" or self._is_refused:
+            return self._is_refused
+        if self._pending or (self.cycle is not None and self.cycle.more_body and not self.cycle.response_started):
+            if not self._is_answering():
+                self._refuse(400, Code.BAD_REQUEST, "the connection ends in the middle of a request")
+            return self._is_refused
+        if self.cycle is None or self.cycle.response_complete:
+            return False
+        self.cycle.keep_alive = False
+        self._probe = self.loop.call_later(_PROBE, self._ask_for_client)
+        return True
+
+    def _is_answering(self) -> bool:
+        """Whether an earlier request of the connection is being answered."""
+        return bool(self.pipeline) or (self.cycle is not None and self.cycle.response_started)
+
+    def _ask_for_client(self) -> None:
+        """Send what every client passes over: one that is gone resets the connection."""
+        if self.scope["http_version"] != "1.0" and not self.cycle.response_started:
+            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        self._look_for_client()
+
+    def _look_for_client(self) -> None:
+        if self.transport.is_closing():
+            return
+        if self.transport.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            self.transport.abort()
+            return
+        self._probe = self.loop.call_later(_PROBE, self._look_for_client)
 
     def data_received(self, data: bytes) -> None:
         """Bytes of requests. The parser keeps what is not whole yet: a head, or what follows the last chunk."""
