@@ -86,7 +86,8 @@ def test_paths_and_methods_that_are_none_have_a_status(tmp_path: Path) -> None:
 def test_shapes_without_elements_have_bounds(tmp_path: Path, shape: list[int]) -> None:
     with running(ModelFiles(written(tmp_path, ROWS))) as found:
         tensor = {"name": "x", "datatype": "FP32", "shape": shape}
-        for given in ({"data": []}, {"parameters": {"binary_data_size": 0}}):
+        parts: list[dict[str, object]] = [{"data": []}, {"parameters": {"binary_data_size": 0}}]
+        for given in parts:
             reply = found.ask("/v2/models/m/infer", {"inputs": [tensor | given]})
             assert (reply.status, reply.facts["code"]) == (400, "E901")
         empty = found.ask("/v2/models/m/infer", {"inputs": [tensor | {"shape": [0, 2], "data": []}]})

@@ -1,5 +1,6 @@
 """The public header of a project: sizes of memory, inputs and outputs with their shapes, functions."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from openinfer.synth.program.failures import DEVICE_STATUS, STATUS
@@ -8,7 +9,7 @@ from openinfer.synth.targets.cstyle.host.function import PAD
 from openinfer.synth.targets.project import Field
 
 
-def struct(name: str, fields: list[Field]) -> str:
+def struct(name: str, fields: Sequence[Field]) -> str:
     """A struct type; one without fields gets a byte, since C has no empty structs."""
     lines = [field.text if field.text.startswith("#") else PAD + field.text for field in fields]
     lines = lines or [f"{PAD}char nothing;"]
