@@ -250,6 +250,24 @@ def test_an_expression_that_is_always_one_number_is_that_number() -> None:
     assert expressions.value(Binary("min", Const(-2, i.dtype), i)).text.startswith("to_signed(-2, ")
 
 
+def test_netlists_grow_with_the_program_and_not_with_its_square(tmp_path: Path) -> None:
+    """Hundreds of states and of variables, each of which is set in one or two states."""
+    sizes = []
+    for count in (5, 10):
+        body = "branch adds; cache.write x >> A[n]; cache.increment n; " * count
+        text = f"""
+        dynamic {{ x: i32; }}
+        persistent {{ n: i64; A(i): i32 @table @fixed(i=400); }}
+        block entry {{ {body} return x; }}
+        block adds {{ cache.increment 2 n; return; }}
+        """
+        folder = tmp_path / str(count)
+        Synthesizer("generic-fpga", name="net").synthesize(None, graph(text)).emit(folder)
+        subprocess.run(["make", "-s", "build/net.v"], cwd=folder, check=True, capture_output=True)
+        sizes.append((folder / "build" / "net.v").stat().st_size)
+    assert sizes[1] < 3 * sizes[0]
+
+
 def test_a_constant_of_one_bit_can_be_mapped() -> None:
     """Whether it is positive is found bit by bit: GHDL does not compare constants when it makes a netlist."""
     text = "dynamic { x: t1[8]; } volatile { y: t1[8]; } block entry { op fill(x, value=-1) >> y; return y; }"

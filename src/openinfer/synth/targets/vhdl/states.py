@@ -93,12 +93,12 @@ class StateMachine:
         self._open().append(f"if {condition} then {extra}state <= {then}; else state <= {otherwise}; end if;")
         self.now = None
 
-    def cases(self) -> list[str]:
-        """The alternatives of the case statement."""
-        found: list[str] = []
-        for number, lines in enumerate(self.states):
-            found += [f"when {number} =>", *(f"  {line}" for line in self._held(number, lines or ["null;"]))]
-        return found
+    def cases(self) -> list[list[str]]:
+        """The lines of each state, as alternatives of a case statement."""
+        return [
+            [f"when {number} =>", *(f"  {line}" for line in self._held(number, lines or ["null;"]))]
+            for number, lines in enumerate(self.states)
+        ]
 
     def hold(self, lines: list[str]) -> int:
         """The host can be told something here, before anything else is done; in which state that is."""

@@ -192,9 +192,7 @@ def machine_text(
         "    if rising_edge(clk) then",
         *["      if enable = '1' then"] * has_enable,
         *(f"      {one}" for one in defaults),
-        "      case state is",
-        *(f"        {one}" for one in machine.cases()),
-        "      end case;",
+        *(f"      {one}" for one in _cases(machine.cases())),
         *["      end if;"] * has_enable,
         "      if rst = '1' then",
         "        state <= 0;",
@@ -206,6 +204,25 @@ def machine_text(
         "",
     ]
     return "\n".join(lines)
+
+
+_GROUP = 32
+"""States of a group. Tools choose the next value of a variable among all alternatives of a case statement that sets it
+anywhere: in groups, these are the groups and the states of one, not all states."""
+
+
+def _cases(alternatives: Sequence[Sequence[str]]) -> list[str]:
+    """The case statement of some states; of many, in groups."""
+    count = len(alternatives)
+    if count <= 2 * _GROUP:
+        return ["case state is", *(f"  {line}" for one in alternatives for line in one), "end case;"]
+    found = ["case state is"]
+    for first in range(0, count, _GROUP):
+        group = alternatives[first : first + _GROUP]
+        found += [f"  when {first} to {first + len(group) - 1} =>", "    case state is"]
+        found += [f"      {line}" for one in group for line in one]
+        found += ["      when others => null;", "    end case;"]
+    return [*found, "end case;"]
 
 
 def request_defaults(*, has_rom: bool) -> list[str]:
