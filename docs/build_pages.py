@@ -92,20 +92,14 @@ def error_page() -> str:
     return "\n".join(["# Error codes\n", "`openinfer explain CODE` prints these.\n", *body])
 
 
-def tested_devices() -> dict[str, dict[str, Any]]:
-    """For each device: how code was compiled for it, and how many cases of each op and dtype were right there."""
-    tested: dict[str, dict[str, Any]] = json.loads(TESTED.read_text("ascii"))
+def tested_section() -> str:
+    """Which ops ran on which dtypes as generated code, on which devices, within the numerics contract."""
+    tested = json.loads(TESTED.read_text("ascii"))
     for name, (file, flags) in ON_GPU.items():
         known = json.loads((DOCS / file).read_text("ascii"))
         device = known["device"]
         how = {"compiler": device["compiler"], "flags": flags, "runner": device["driver"]}
         tested[name] = {**how, "ops": known["ops"]["ops"]}
-    return tested
-
-
-def tested_section() -> str:
-    """Which ops ran on which dtypes as generated code, on which devices, within the numerics contract."""
-    tested = tested_devices()
     heads = [f"* **{MARKS[isa]}**: {_run_text(isa, facts)}" for isa, facts in sorted(tested.items())]
     names = [dtype.name for dtype in ALL]
     rows = [["Op", *names, "cases"], ["---"] * (len(names) + 2)]

@@ -15,7 +15,6 @@ import openinfer.oinf
 import openinfer.sim
 from docs import build_pages
 from openinfer.cli.app import app
-from openinfer.ops import OPS
 
 ROOT = Path(__file__).parents[2]
 IMPORT = re.compile(r"^from openinfer[\w.]* import (\([^)]*\)|.*)$", re.MULTILINE)
@@ -101,16 +100,3 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", build_pages.kept_pages(), ids=lambda path: path.name)
 def test_pages_made_from_code_are_as_the_code_is(path: Path) -> None:
     assert path.read_text(encoding="utf-8") == build_pages.kept_pages()[path], "make docs writes it"
-
-
-@pytest.mark.parametrize("device", build_pages.MARKS)
-def test_every_op_and_dtype_ran_on_every_device_that_the_page_of_ops_names(device: str) -> None:
-    """Circuits compute integers: those that they refuse are noted, too."""
-    known = build_pages.tested_devices()[device]["ops"]
-    pairs = {
-        (record.name, dtype.name)
-        for record in OPS.values()
-        for dtype in record.dtypes
-        if device != "vhdl" or dtype.kind != "float"
-    }
-    assert pairs - {(op, dtype) for op, counts in known.items() for dtype in counts} == set()

@@ -71,9 +71,12 @@ def test_numbers_that_are_far_off(name: str, arrays: tuple[Any, ...], params: di
 
 
 def test_the_record_of_the_suite_has_every_op_and_dtype() -> None:
-    """A new op, or a new dtype of one, is part of the page of ops when the suite has run: ``make test-devices``."""
+    """A new op or dtype is on the page of ops when the suites have run: ``make test-devices``, ``make test-vhdl``."""
     tested = json.loads(RECORD.read_text("ascii"))
-    assert sorted(tested) == sorted([*PRESETS, "lavapipe"])
+    assert sorted(tested) == sorted([*PRESETS, "lavapipe", "vhdl"])
+    circuits = tested.pop("vhdl")["ops"]  # of integers, and with those that are refused
+    noted = {(name, dtype) for name, counts in circuits.items() for dtype in counts}
+    assert noted == {(one.name, dtype.name) for one in OPS.values() for dtype in one.dtypes if dtype.kind != "float"}
     wanted = {(record.name, dtype.name) for record in OPS.values() for dtype in record.dtypes}
     for isa, facts in tested.items():
         passed = {(name, dtype) for name, counts in facts["ops"].items() for dtype, count in counts.items() if count}

@@ -62,9 +62,15 @@ class Adapter:
             "initialize": lambda _: dict(CAPABILITIES),
             "launch": self._launched,
             "setBreakpoints": self._set_breakpoints,
-            "setFunctionBreakpoints": lambda given: _breakpoints(self._ready.set_ops(_objects(given, "breakpoints"))),
-            "setDataBreakpoints": lambda given: _breakpoints(self._ready.set_changes(_objects(given, "breakpoints"))),
-            "setExceptionBreakpoints": lambda given: _breakpoints(self._ready.set_filters(_list(given, "filters"))),
+            "setFunctionBreakpoints": lambda given: _breakpoints(
+                self._ready.breakpoints.set_ops(_objects(given, "breakpoints"))
+            ),
+            "setDataBreakpoints": lambda given: _breakpoints(
+                self._ready.breakpoints.set_changes(_objects(given, "breakpoints"))
+            ),
+            "setExceptionBreakpoints": lambda given: _breakpoints(
+                self._ready.breakpoints.set_filters(_list(given, "filters"))
+            ),
             "dataBreakpointInfo": self._data_breakpoint_info,
             "configurationDone": lambda _: None,
             "threads": lambda _: {"threads": [{"id": THREAD, "name": "graph"}]},
@@ -197,7 +203,7 @@ class Adapter:
         if not self._ready.is_source(_object(given, "source")):
             refused = {"verified": False, "message": "this file is not being debugged"}
             return _breakpoints([refused for _ in _list(given, "breakpoints")])
-        return _breakpoints(self._ready.set_lines(_objects(given, "breakpoints")))
+        return _breakpoints(self._ready.breakpoints.set_lines(_objects(given, "breakpoints")))
 
     def _data_breakpoint_info(self, given: dict[str, Any]) -> dict[str, Any]:
         name = self._ready.variable_named(str(given.get("name")))

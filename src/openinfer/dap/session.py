@@ -1,12 +1,12 @@
-"""A graph that an editor steps through: breakpoints, moves, frames, values, and the way back."""
+"""A graph that an editor steps through: moves, frames, values, and the way back."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from os.path import realpath
 from typing import Any
 
+from openinfer.dap.breakpoints import Breakpoints
 from openinfer.dap.values import ValueTrees
-from openinfer.errors import ExecutionError, printable
+from openinfer.errors import printable
 from openinfer.ir import Assign
 from openinfer.sim.commands import RefusedError
 from openinfer.sim.editing import edited_array, number_or_list, refused_value
@@ -14,33 +14,10 @@ from openinfer.sim.executor import Executor
 from openinfer.sim.inspection import brief
 from openinfer.sim.listing import Listing
 from openinfer.sim.stepper import Halt, Inputs, RunPosition, Stepper
-from openinfer.sim.stops import Stop, Stops, parsed_access
+from openinfer.sim.stops import Stops, parsed_access
 from openinfer.sim.views import require_editable
 
 THREAD = 1
-
-
-@dataclass
-class _Hits:
-    """A breakpoint that counts how often it was met, and stops from a number on."""
-
-    stop: Stop
-    least: int
-    met: int = field(default=0)
-
-    def counted(self) -> Stop:
-        if self.least <= 1:
-            return self.stop
-        before, after = self.stop.before, self.stop.after
-        return Stop(
-            f"{self.stop.text}, from time {self.least} on",
-            None if before is None else lambda place: before(place) and self._is_enough(),
-            None if after is None else lambda node: after(node) and self._is_enough(),
-        )
-
-    def _is_enough(self) -> bool:
-        self.met += 1
-        return self.met >= self.least
 
 
 class DebugSession:
@@ -53,8 +30,7 @@ class DebugSession:
         self.stepper = Stepper(executor, inputs, steps, state, keeps_starts=True)
         self.listing = Listing(self._bound.source, self._bound.origins)
         self._stops = Stops(self._bound, self.listing)
-        self._set: dict[str, dict[int, _Hits]] = {}
-        self._number = 0
+        self.breakpoints = Breakpoints(self.stepper, self._stops, self.listing)
         self.values = ValueTrees()
         self.stepper.restart()
 
@@ -135,70 +111,15 @@ class DebugSession:
         self.stepper.edit(access.base, edited_array(place, access, variable, given))
         return brief(variable, self._executor.place.read(access))
 
-    # --- breakpoints ----------------------------------------------------------------------------------------------
-
-    def set_lines(self, asked: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The breakpoints of the source: all that there are, in place of those before."""
-        return self._replaced("lines", asked, self._line)
-
-    def _line(self, asked: dict[str, Any]) -> tuple[Stop, int | None]:
-        line = int(asked["line"])
-        first = self.listing.first_from(line)
-        return self._stops.parsed(f"line {max(line, 0)}"), None if first is None else self.listing.line_of(first)
-
-    def set_ops(self, asked: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Breakpoints on ops by their names."""
-        return self._replaced("ops", asked, lambda one: (self._stops.parsed(f"op {one['name']}"), None))
-
-    def set_changes(self, asked: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Breakpoints on variables that change."""
-        return self._replaced("changes", asked, lambda one: (self._stops.parsed(f"change {one['dataId']}"), None))
-
-    def set_filters(self, filters: list[str]) -> list[dict[str, Any]]:
-        """Breakpoints on values that are not finite."""
-        asked = [{"filter": one} for one in filters]
-        return self._replaced("filters", asked, lambda one: (self._stops.parsed(str(one["filter"])), None))
-
-    def _replaced(
-        self, group: str, asked: list[dict[str, Any]], parse: Callable[[dict[str, Any]], tuple[Stop, int | None]]
-    ) -> list[dict[str, Any]]:
-        """Set the breakpoints of a group in place of those before, all at once: the graph may be running."""
-        kept: dict[int, _Hits] = {}
-        answers: list[dict[str, Any]] = []
-        for one in asked:
-            self._number += 1
-            try:
-                stop, line = parse(one)
-                kept[self._number] = _Hits(self._stops.only_where(stop, _said(one, "condition")), _least(one))
-            except RefusedError as error:
-                answers.append({"id": self._number, "verified": False, "message": str(error)})
-                continue
-            answers.append({"id": self._number, "verified": True, **({"line": line} if line is not None else {})})
-        self._set[group] = kept
-        self._set_stops()
-        return answers
-
-    def _set_stops(self) -> None:
-        self.stepper.stops = {number: hits.counted() for group in self._set.values() for number, hits in group.items()}
+    def is_at_breakpoint(self) -> bool:
+        """Whether a breakpoint holds where the run begins."""
+        return self.breakpoints.hold_at(self._executor.place)
 
     def variable_named(self, name: str) -> str | None:
         """A variable whose changes can be waited for; None for anything else."""
         return name if name in self._bound.vars else None
 
     # --- moving ---------------------------------------------------------------------------------------------------
-
-    def is_at_breakpoint(self) -> bool:
-        """Whether a breakpoint holds where the run begins."""
-        place = self._executor.place
-
-        def holds(stop: Stop) -> bool:
-            try:
-                return stop.before is not None and stop.before(place)
-            except ExecutionError:
-                return True
-
-        held = [holds(one) for one in self.stepper.stops.values()]  # all of them: some count
-        return any(held)
 
     def moved(self, move: Callable[[], Halt]) -> Halt:
         """Go on; nodes that only declare a variable are passed, as nothing can be seen there."""
@@ -241,8 +162,7 @@ class DebugSession:
     def restart(self) -> None:
         """Be at the beginning; breakpoints count from there again."""
         self.values.forget()
-        for hits in (one for group in self._set.values() for one in group.values()):
-            hits.met = 0
+        self.breakpoints.count_again()
         self.stepper.restart()
 
     def returned(self, halt: Halt) -> list[str]:
@@ -251,16 +171,3 @@ class DebugSession:
             return []
         values = [f"{name}: {brief(self._bound.vars[name], value)}" for name, value in halt.returned.items()]
         return [f"step {halt.ended[-1]} of {self.stepper.total}: {'; '.join(values) or 'done'}"]
-
-
-def _said(asked: dict[str, Any], key: str) -> str:
-    return str(asked.get(key) or "").strip()
-
-
-def _least(asked: dict[str, Any]) -> int:
-    """From which time on a breakpoint stops."""
-    text = _said(asked, "hitCondition").removeprefix(">=").strip() or "1"
-    if not text.isdecimal():
-        message = f"the number of times is {text!r:.40}, which is no number"
-        raise RefusedError(message)
-    return int(text)
