@@ -3,19 +3,19 @@
 import argparse
 import json
 import sys
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from bench.ceilings import Ceilings
-from bench.cpu.cases import CASES
+from bench.cpu.cases import CASES, keys_like
 from bench.cpu.machine import ceiling_facts, machine_facts
-from bench.cpu.measure import ROUND, Row, Run, measured
+from bench.cpu.measure import Row, Run, measured
 from bench.cpu.peers import ALL
 from bench.cpu.plot import speed_svg
 from bench.cpu.process import PEER_ENVIRONMENT, TORCH_ENVIRONMENT
 from bench.cpu.report import show
 from bench.cpu.table import write_table
+from bench.cpu.turns import ROUND
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -42,10 +42,7 @@ def options_of(arguments: list[str] | None) -> argparse.Namespace:
     unknown = [model for model in options.models if model not in CASES]
     if unknown:
         parser.error(f"there is no model {unknown[0]!r}: choose from {', '.join(CASES)}")
-    patterns = [*options.models, *options.only]
-    options.models = [key for key in CASES if not patterns or any(fnmatchcase(key, one) for one in patterns)]
-    if not options.models:
-        parser.error(f"no model is like {patterns[0]!r}: choose from {', '.join(CASES)}")
+    options.models = keys_like([*options.models, *options.only], parser)
     options.rounds = options.rounds or (QUICK if options.quick else ROUNDS)
     if options.rounds < 1 or min(options.threads) < 1:
         parser.error("there must be a round, and a thread")

@@ -1,7 +1,9 @@
 """The models that are measured, and which engines have them."""
 
-from collections.abc import Callable
+from argparse import ArgumentParser
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from functools import partial
 
 from bench.cnns import ds_cnn, efficientnet_lite0, mobilenet_v2, mobilenet_v3_small
@@ -105,3 +107,11 @@ CASES = {
         Case("gru", gru),
     )
 }
+
+
+def keys_like(patterns: Sequence[str], parser: ArgumentParser) -> list[str]:
+    """The models that patterns ask for, all if there are none; an error of the parser if no model is like them."""
+    found = [key for key in CASES if not patterns or any(fnmatchcase(key, one) for one in patterns)]
+    if not found:
+        parser.error(f"no model is like {patterns[0]!r}: choose from {', '.join(CASES)}")
+    return found

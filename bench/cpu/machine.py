@@ -23,11 +23,16 @@ def processor() -> str:
 
 
 def first_line(*command: str) -> str | None:
-    """What a program says of itself."""
+    """What a program says first; None if it is not there, or fails."""
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[0]
-    except FileNotFoundError:
+    except (FileNotFoundError, subprocess.CalledProcessError):
         return None
+
+
+def revision(folder: Path) -> str | None:
+    """The commit of a checkout; None of a folder that is not one."""
+    return first_line("git", f"--git-dir={folder / '.git'}", f"--work-tree={folder}", "describe", "--always", "--dirty")
 
 
 def machine_facts() -> dict[str, Any]:

@@ -1,9 +1,8 @@
 """One model on all engines: outputs compared first, then rounds in turns, then memory."""
 
-import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,53 +12,16 @@ from bench.cpu.cases import Case
 from bench.cpu.engines.base import CannotError
 from bench.cpu.llama_files import llama_files
 from bench.cpu.prepare import Prepared, prepared, tidied
-from bench.cpu.process import EngineError, MissingEngineError, UnableEngineError, Worker
+from bench.cpu.process import Worker
+from bench.cpu.turns import Outcome, Turns, noted
 from bench.models import Model, disagreement
 
-ROUND = 0.02
-"""Seconds that the steps of a round should fill."""
-PAUSE = 0.01
-"""Seconds of sleep, again and again, until threads that wait awake for more work (as some engines' do) are asleep."""
-PATIENCE = 5.0
-"""Seconds after which a round begins all the same; ``others_cpu`` will tell."""
 TOLERANCE = 1e-3
 COSINE = 0.01
 """How much farther from the f32 output than ours that of another quantized model may be."""
 ALIKE = 0.99
 """The least cosine of llama.cpp's logits, which rounds what it multiplies to 8 bits, and keys and values to 16."""
 Array = Any
-
-
-@dataclass
-class Outcome:
-    """An engine on a model. ``status`` is ok, wrong, failed, missing, unable or unwritten; only ok has times."""
-
-    status: str = "ok"
-    why: str = ""
-    error: float | None = None
-    """The largest difference from the reference, relative to the largest value."""
-    cosine: float | None = None
-    """How near a quantized model's output is to the f32 model's."""
-    times_ms: list[float] = field(default_factory=list)
-    """A step's time in each round."""
-    steps: int = 0
-    """Steps in a round."""
-    start_s: float | None = None
-    peak_bytes: int | None = None
-    model_bytes: int | None = None
-    others_cpu: float = 0.0
-    """Processor seconds that the other workers used while this one was measured, for each second of that."""
-
-    @property
-    def median_ms(self) -> float | None:
-        return float(np.median(self.times_ms)) if self.times_ms else None
-
-    def facts(self) -> dict[str, Any]:
-        spread = {}
-        if self.times_ms:
-            low, middle, high = np.percentile(self.times_ms, (25, 50, 75)).tolist()
-            spread = {"median_ms": middle, "min_ms": min(self.times_ms), "quartiles_ms": [low, high]}
-        return {**asdict(self), **spread}
 
 
 @dataclass(frozen=True)
@@ -154,36 +116,12 @@ def judged(outcome: Outcome, output: Array, engine: str, right: Prepared) -> Non
         outcome.status, outcome.why = "wrong", f"the output differs by {outcome.error:.1e}"
 
 
-@contextmanager
-def noted(outcome: Outcome) -> Iterator[None]:
-    """Something done with an engine; if that ends it, the outcome says so."""
-    try:
-        yield
-    except EngineError as error:
-        kinds = {MissingEngineError: "missing", UnableEngineError: "unable"}
-        outcome.status = kinds.get(type(error), "failed")
-        outcome.why, outcome.times_ms = str(error), []
-
-
-def used_by(workers: Sequence[Worker]) -> float:
-    """Processor seconds of some workers so far."""
-    return sum(worker.cpu_seconds() for worker in workers)
-
-
-def wait_for_quiet(workers: Sequence[Worker]) -> None:
-    """Sleep until all workers do."""
-    last = time.perf_counter() + PATIENCE
-    while time.perf_counter() < last and not all(worker.is_asleep() for worker in workers):
-        time.sleep(PAUSE)
-
-
-class Measurement:
+class Measurement(Turns):
     """The workers of a model and their outcomes."""
 
     def __init__(self, case: Case, right: Prepared, threads: int, stack: ExitStack) -> None:
+        super().__init__({})
         self.case, self.right, self.threads, self.stack = case, right, threads, stack
-        self.workers: dict[str, Worker] = {}
-        self.outcomes: dict[str, Outcome] = {}
 
     def launch(self, engines: Sequence[str]) -> None:
         """Start a worker for each engine that has the model; they import what they need at the same time."""
@@ -205,39 +143,14 @@ class Measurement:
 
     def start(self, engine: str) -> None:
         """Let a worker make its first step, and judge the result."""
-        outcome, worker = self.outcomes[engine], self.workers.get(engine)
-        if worker is None:
+        outcome = self.outcomes[engine]
+        if engine not in self.workers:
             return
         with noted(outcome):
-            answer = self._first_step(worker)
+            answer = self.first_step(engine)
             outcome.start_s = answer["seconds"]
             outcome.model_bytes = self.right.model_bytes.get(engine)
             judged(outcome, output_of(self.right.folder, answer["output"]), engine, self.right)
-            once = worker.ask("steps", count=1)["seconds"]
-            outcome.steps = max(1, round(ROUND / max(once, 1e-7)))
-
-    def _first_step(self, worker: Worker) -> dict[str, Any]:
-        wait_for_quiet(list(self.workers.values()))
-        return worker.ask("start")
-
-    def round(self, number: int) -> None:
-        """Each engine in turn, another one first each time; the others sleep."""
-        ready = [engine for engine in self.workers if self.outcomes[engine].status == "ok"]
-        first = number % max(len(ready), 1)
-        for engine in ready[first:] + ready[:first]:
-            with noted(self.outcomes[engine]):
-                self._steps(engine)
-
-    def _steps(self, engine: str) -> None:
-        outcome, worker = self.outcomes[engine], self.workers[engine]
-        others = [one for name, one in self.workers.items() if name != engine]
-        wait_for_quiet(list(self.workers.values()))
-        before, used = time.perf_counter(), used_by(others)
-        seconds = worker.ask("steps", count=outcome.steps)["seconds"]
-        share = (used_by(others) - used) / (time.perf_counter() - before)
-        rounds = len(outcome.times_ms)
-        outcome.others_cpu = (outcome.others_cpu * rounds + share) / (rounds + 1)
-        outcome.times_ms.append(seconds / outcome.steps * 1e3)
 
     def finish(self) -> None:
         """The most memory that each engine has had by now."""

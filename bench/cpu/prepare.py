@@ -6,7 +6,7 @@ import json
 import shutil
 import subprocess
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from bench.cpu.engines.base import RESULT
 from bench.cpu.peers import PEERS
 from bench.models import Model
 
-from openinfer import DeviceArch, Divide, ModelLoader, Passes, Plan, Simulator, Synthesizer, graph
+from openinfer import DeviceArch, Divide, Executor, ModelLoader, Passes, Plan, Simulator, Synthesizer, graph
 from openinfer.synth.run.library import FLAGS
 from openinfer.synth.targets.target import Allowed
 
@@ -65,7 +65,11 @@ def prepared(
             plan = synthesized(model, loader, count, allow)
             own = folder / f"ours-{count}"
             compiled(plan, own)
-            described(model, plan, own)
+            described(model, plan.facts(), own)
+            if model.plain or model.tables:
+                module = plan.build()
+                model.begin(module)
+                module._state.tofile(own / "state.bin")
         share_equal([folder / f"ours-{count}" / "weights.bin" for count in threads])
         built_s = (time.perf_counter() - start) / len(threads)
     if set(engines) - {"ours", "torch", "llama.cpp"}:
@@ -86,7 +90,14 @@ def prepared(
 
 def tidied(folder: Path) -> None:
     """Remove what the next run writes anew; what converters have made stays."""
-    for pattern in ("model.onnx", "weights.safetensors", "ours-*/weights.bin", "ours-*/state.bin"):
+    for pattern in (
+        "model.onnx",
+        "model.oinf",
+        "weights.safetensors",
+        "state.oinf",
+        "ours-*/weights.bin",
+        "ours-*/state.bin",
+    ):
         for path in folder.glob(pattern):
             path.unlink()
 
@@ -137,9 +148,8 @@ def share_equal(files: Sequence[Path]) -> None:
             path.hardlink_to(first)
 
 
-def described(model: Model, plan: Plan, folder: Path) -> None:
-    """What the worker must know of the code, and the state before a step where there is any."""
-    facts, project = plan.facts(), plan.project
+def described(model: Model, facts: Mapping[str, Any], folder: Path) -> None:
+    """What the worker must know of the code, by the facts of its plan."""
     outputs = [one["variable"] for one in facts["outputs"]]
     at = outputs.index(model.output)
     restored = [
@@ -147,7 +157,6 @@ def described(model: Model, plan: Plan, folder: Path) -> None:
     ]
     description = {
         **{name: facts["bytes"][name] for name in ("arena", "state", "weights")},
-        "threads": project.placed.threads,
         "inputs": [one["variable"] for one in facts["inputs"]],
         "outputs": outputs,
         "output": at,
@@ -155,15 +164,17 @@ def described(model: Model, plan: Plan, folder: Path) -> None:
         "restored": restored,
     }
     (folder / "program.json").write_text(json.dumps(description), encoding="ascii")
-    if model.plain or model.tables:
-        module = plan.build()
-        model.begin(module)
-        module._state.tofile(folder / "state.bin")
+
+
+def begun(model: Model, loader: ModelLoader) -> Executor:
+    """A simulation before the step that is measured."""
+    executor = Simulator(loader, sizes=model.settled).with_trace("off").make_executor(graph(model.text))
+    model.begin(executor)
+    return executor
 
 
 def simulated(model: Model, loader: ModelLoader) -> Array:
-    executor = Simulator(loader, sizes=model.settled).with_trace("off").make_executor(graph(model.text))
-    model.begin(executor)
+    executor = begun(model, loader)
     executor.run_step()
     return executor.fetch(model.output)
 

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 from bench.cpu.install import installed_bytes
-from bench.cpu.measure import Outcome, Row
+from bench.cpu.measure import Row
 from bench.cpu.peers import PEERS
+from bench.cpu.turns import Outcome
 from rich.console import Console
 from rich.table import Table
 

@@ -14,9 +14,10 @@ from bench.cnns import ds_cnn, mobilenet_v3_small
 from bench.cnns_int8 import in_8_bits
 from bench.cpu.__main__ import main
 from bench.cpu.cases import CASES
-from bench.cpu.measure import Outcome, cosine, judged
+from bench.cpu.measure import cosine, judged
 from bench.cpu.peers import ALL
 from bench.cpu.prepare import Prepared, simulated
+from bench.cpu.turns import Outcome
 from bench.decoder import Shape, decoder
 from bench.decoder_groups import grouped, write_gguf
 from bench.decoder_quantized import decoder_int4, decoder_int8

@@ -28,7 +28,7 @@ class Ours:
         weights = np.memmap(folder / "weights.bin", np.uint8, mode="r")
         self._kept: list[Array] = [context, arena, state, weights]
         _succeeded(library.net_init(*_places(context), *_sized(arena), *_sized(state), *_sized(weights)))
-        if facts["threads"] > 1:
+        if hasattr(library, "net_start_threads"):
             _succeeded(library.net_start_threads(*_places(context)))
         if (folder / "state.bin").exists():
             with (folder / "state.bin").open("rb") as file:
