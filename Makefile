@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Tests start hundreds of interpreters; without compiled files each would read all of the sources again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo chat test lint format types tests examples tools fuzz fuzz-oinf fuzz-lang fuzz-onnx fuzz-gguf fuzz-synth planted golden golden-update test-devices test-c test-vulkan test-vhdl test-cuda test-h200 bundle test-aarch64 test-cortex-m test-onnx test-models test-serve test-container test-studio studio bench bench-all bench-oinf bench-lang bench-sim bench-synth bench-import bench-quantized bench-chat bench-cortex-m bench-studio bench-serve bench-batch bench-larger tune editor docs clean
+.PHONY: demo chat test lint format types tests examples tools fuzz fuzz-oinf fuzz-lang fuzz-onnx fuzz-gguf fuzz-synth planted golden golden-update test-devices test-c test-vulkan test-vhdl test-cuda test-h200 bundle test-aarch64 test-cortex-m test-onnx test-models test-serve test-container test-studio studio bench bench-all bench-before bench-oinf bench-lang bench-sim bench-synth bench-import bench-quantized bench-chat bench-cortex-m bench-studio bench-serve bench-batch bench-larger tune editor docs clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/python -m examples.demo
@@ -236,6 +236,10 @@ bench: $(VENV)/.bench
 	$(BIN)/python -m bench.cpu $(BENCH)
 
 bench-all: bench-oinf bench-lang bench-sim bench-synth
+
+# Generated C of an earlier checkout and of this one, in turns: make bench-before BENCH="--before FOLDER mlp --rounds 30".
+bench-before: $(VENV)/.dev $(VENV)/.examples
+	$(BIN)/python -m bench.before $(BENCH)
 
 bench-oinf: $(VENV)/.dev
 	$(BIN)/python -m bench.oinf
