@@ -180,7 +180,7 @@ def main(arguments: list[str] | None = None) -> int:
     if min(options.rounds, *options.threads) < 1:
         parser.error("there must be a round, and a thread")
     options.checkouts = {BEFORE: options.before.resolve(), AFTER: ROOT}
-    console = Console(width=max(Console().width, 120))
+    console = Console(width=max(Console().width, 150))
     pairs = [pair for key in keys_like(options.models, parser) for pair in measured(CASES[key], options, console)]
     show(pairs, console)
     facts = {
