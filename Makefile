@@ -51,7 +51,8 @@ tools:
 
 # Three processes for two cores, since tests wait now and then: for interrupts, devices and terminals. Each has one thread:
 # threads of NumPy and PyTorch that wait would take a core from the others. Tests that run make are not part of this one.
-tests: $(VENV)/.dev $(VENV)/.examples tools
+tests: export OPENINFER_MANY_SHADERS := $(CURDIR)/build/many_shaders
+tests: $(VENV)/.dev $(VENV)/.examples tools build/many_shaders
 	MAKEFLAGS= OMP_NUM_THREADS=1 $(BIN)/pytest -n 3 --dist worksteal
 
 # Every example in the simulator and as compiled C, in one table.
