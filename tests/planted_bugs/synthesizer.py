@@ -8,9 +8,50 @@ BYTES = "tests/synth/test_byte_contraction.py"
 BYTE_TAPS = "tests/synth/test_byte_taps.py"
 WINDOWS = "tests/synth/test_windows.py"
 WORDS = "tests/synth/test_words.py"
+CHANNELS = "tests/synth/test_channels_last.py"
 THREADS = "tests/synth/test_ops_in_threads.py"
 
 SYNTHESIZER_BUGS = (
+    Bug(
+        "windows over channels see the row behind the last",
+        "synth/targets/cpu/emit/channel_tiles.py",
+        '[f"{name} < {axis.extent}"]',
+        '[f"{name} <= {axis.extent}"]',
+        CHANNELS,
+        "agrees_with_plain_loops and generic",
+    ),
+    Bug(
+        "the last vector of channels begins too early",
+        "synth/targets/cpu/emit/channel_tiles.py",
+        "channels - {self.lanes} : next",
+        "channels - {self.lanes} - 1 : next",
+        CHANNELS,
+        "agrees_with_plain_loops and generic",
+    ),
+    Bug(
+        "half a vector for what needs more",
+        "synth/targets/cpu/emit/float_factors.py",
+        "0 < rest % tile.lanes <= tile.lanes // 2",
+        "0 < rest % tile.lanes <= tile.lanes // 2 + 1",
+        CHANNELS,
+        "half_a_vector",
+    ),
+    Bug(
+        "results over operands of another order",
+        "synth/memory/place.py",
+        "is_like = is_like and is_same_shape(buffer.steps, out.steps)",
+        "is_like = is_like or is_same_shape(buffer.steps, out.steps)",
+        CHANNELS,
+        "not_written_over",
+    ),
+    Bug(
+        "traces of values with channels last as if they were first",
+        "synth/run/traced.py",
+        "if row.strides is not None:",
+        "if row.strides == ():",
+        CHANNELS,
+        "trace_shows",
+    ),
     Bug(
         "a row of tiles too few",
         "synth/targets/cpu/emit/contraction.py",
@@ -358,8 +399,8 @@ SYNTHESIZER_BUGS = (
     Bug(
         "a row of what windows see begins one too early",
         "synth/targets/cpu/window.py",
-        "(*places, at + index(low))",
-        "(*places, at + index(low - 1))",
+        "self._with(self.places, at + index(low))",
+        "self._with(self.places, at + index(low - 1))",
         WINDOWS,
         "means_the_same",
     ),

@@ -1,6 +1,20 @@
 """Graphs for what examples and random graphs do not reach: sizes that are solved for, long sums, products of bytes."""
 
 GRAPHS = {
+    "separable": """
+dynamic { x: f32[1, 3, 15, 14]; }
+volatile { w: f32[24, 3, 3, 3]; d: f32[24, 1, 5, 3]; p: f32[40, 24, 1, 1]; b: f32[40]; e: f32[40, 1, 3, 3]; }
+block entry {
+    h = op conv2d(x, w, pads=[1], strides=[2]);
+    u = op conv2d(h, d, pads=[2, 1], groups=24);
+    v = op relu(u);
+    y = op conv2d(v, p, b);
+    z = op conv2d(y, e, pads=[1], groups=40);
+    s = op global_avg_pool(z);
+    t = op mul(z, s);
+    return s, t;
+}
+""",
     "solved": """
 sizes { P <= 8; T <= 4; N <= 9; }
 dynamic { a: i32[P+T]; b: i32[P-T]; c: i32[2*P+T]; x: f32[2*N+1]; y: f32[3*N]; }

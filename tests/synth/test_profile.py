@@ -247,13 +247,14 @@ def test_only_what_runs_is_counted(go: bool, calls: list[int]) -> None:
 
 
 def test_kernels_that_run_in_parts_are_timed_as_a_whole(tmp_path: Path) -> None:
-    save_file(tmp_path / "m.oinf", {"w": np.ones((24, 50), np.float32)})
-    plan = planned(SIZED, ModelLoader.open(tmp_path / "m.oinf"), passes=Passes(divide=Divide(2, worth=0.0)))
+    save_file(tmp_path / "m.oinf", {"w": np.ones((24, 150), np.float32)})
+    wide = SIZED.replace("50", "150")
+    plan = planned(wide, ModelLoader.open(tmp_path / "m.oinf"), passes=Passes(divide=Divide(2, worth=0.0)))
     profile = plan.profile({"x": np.ones((30, 24), np.float32)}, steps=2, warmup=0)
     check(plan, profile)
     assert profile.roofline.threads == 2
     assert {one.threads for one in profile.kernels} == {2}
-    assert profile.calls[0].cost.operations == 30 * 24 * 50 * 2
+    assert profile.calls[0].cost.operations == 30 * 24 * 150 * 2
 
 
 def test_clang_compiles_it_too(tmp_path: Path) -> None:

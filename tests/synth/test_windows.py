@@ -157,7 +157,7 @@ def test_many_channels_are_columns(case: Case, target: CpuMachine) -> None:
     assert is_transposed(made(case, target)[0])
 
 
-@pytest.mark.parametrize("case", [square(64, 56, 4), square(1, 64, 8), square(64, 56, 64, kernel=1)])
+@pytest.mark.parametrize("case", [square(64, 56, 1), square(1, 64, 8), square(64, 56, 64, kernel=1)])
 def test_few_channels_or_products_have_places_as_columns(case: Case) -> None:
     assert not is_transposed(made(case, AVX512)[0])
 
@@ -222,7 +222,7 @@ def test_threads_have_bands_or_channels(case: Case, parts: int, share: str) -> N
 def test_a_product_that_widens_is_divided_by_channels_and_one_that_narrows_by_positions(
     channels: int, features: int, share: str
 ) -> None:
-    case: Case = ("conv2d", (1, channels, 14, 14), (features, channels, 1, 1), {})
+    case: Case = ("conv2d", (1, channels, 16, 16), (features, channels, 1, 1), {})
     tile = tile_of(contraction(divided(made(case, AVX512)[0], 2, 0.0)))
     assert tile is not None
     assert tile.divided == share

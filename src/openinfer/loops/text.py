@@ -192,7 +192,8 @@ def _result(one: Result) -> str:
 
 
 def _parameter(buffer: Buffer) -> str:
-    return f"{buffer.name}: {buffer.dtype.name}[{', '.join(map(repr, buffer.shape))}]"
+    apart = "" if buffer.strides is None else f" strides [{', '.join(map(repr, buffer.strides))}]"
+    return f"{buffer.name}: {buffer.dtype.name}[{', '.join(map(repr, buffer.shape))}]{apart}"
 
 
 def kernel_text(kernel: Kernel) -> str:

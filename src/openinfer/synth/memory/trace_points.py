@@ -8,7 +8,19 @@ from dataclasses import dataclass
 from openinfer.check.events import node_writes
 from openinfer.synth.memory.fresh import FreshValues
 from openinfer.synth.memory.placed import Placed
-from openinfer.synth.program.ir import BranchStep, CallStep, LoopStep, Mark, PartStep, Step, StepOperand, Storage, Value
+from openinfer.synth.program.ir import (
+    BranchStep,
+    CallStep,
+    KernelStep,
+    LoopStep,
+    Mark,
+    PartStep,
+    Program,
+    Step,
+    StepOperand,
+    Storage,
+    Value,
+)
 from openinfer.synth.program.liveness import definitions, lives_of
 
 
@@ -24,6 +36,8 @@ class Reported:
     indices: tuple[str, ...]
     is_return: bool = False
     """Whether it is about what a call has returned."""
+    strides: tuple[int, ...] | None = None
+    """Those of the value in memory, in elements; None means row-major."""
 
     @property
     def rank(self) -> int:
@@ -39,6 +53,7 @@ class TracePoints:
         """All that has been shown so far."""
         self._placed = placed
         self._plan = placed.memory
+        self._strides = _strides(placed.program)
         self._nodes = {node.index: node for node in placed.program.bound.graph.walk()}
         self._alive = lives_of(placed.program).at_marks
         self._fresh = FreshValues(placed.memory)
@@ -63,7 +78,7 @@ class TracePoints:
         is_return = mark.is_return
         names = [str(access) for access in node_writes(self._nodes[mark.node], is_return=is_return)]
         rows = [
-            Reported(mark.node, place, names[place], value, indices, is_return)
+            Reported(mark.node, place, names[place], value, indices, is_return, self._strides.get(value))
             for place, value in enumerate(mark.values)
             if self._is_there(mark, value)
         ] or [Reported(mark.node, 0, "", None, indices, is_return)]
@@ -76,3 +91,10 @@ class TracePoints:
             return True
         is_given = self._plan.classes.root(operand).storage in (Storage.INPUT, Storage.ARGUMENT)
         return is_given or operand in self._alive.get(id(mark), ()) or operand in self._fresh
+
+
+def _strides(program: Program) -> dict[StepOperand, tuple[int, ...]]:
+    """The strides of values that are not row-major, which the kernels know that write them."""
+    kernels = [step for step in program.steps() if isinstance(step, KernelStep)]
+    pairs = [pair for step in kernels for pair in zip(step.outputs, step.kernel.outputs, strict=True)]
+    return {value: buffer.strides for value, buffer in pairs if buffer.strides is not None}

@@ -7,6 +7,7 @@ from time import perf_counter_ns
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from openinfer.check.events import (
     MOST_EVENTS,
@@ -70,6 +71,7 @@ class _Event(ctypes.Structure):
         ("dtype", ctypes.c_char_p),
         ("rank", ctypes.c_int32),
         ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
         ("data", ctypes.c_void_p),
         ("depth", ctypes.c_int32),
         ("indices", ctypes.POINTER(ctypes.c_int64)),
@@ -165,7 +167,10 @@ class TracedModule(CompiledModule):
         shape = tuple(event.shape[: event.rank])
         if min(shape, default=0) < 0:  # a size has no value yet, and so the variable has none
             return []
-        return [tensor_details(row.name, row.value.dtype.name, _array(event.data, row.value.dtype, shape))]
+        found = _array(event.data, row.value.dtype, shape)
+        if row.strides is not None:
+            found = as_strided(found, shape, [step * found.itemsize for step in row.strides]).copy()
+        return [tensor_details(row.name, row.value.dtype.name, found)]
 
     def _assigned(self, node: Node) -> list[dict[str, Any]]:
         """A temporary variable begins with zeros, for which the code needs no memory until something reads them."""

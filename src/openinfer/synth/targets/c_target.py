@@ -21,6 +21,7 @@ from openinfer.synth.targets.c.dialect import C
 from openinfer.synth.targets.c.project import Project
 from openinfer.synth.targets.c_footprint import footprint
 from openinfer.synth.targets.cpu.border import border_rule
+from openinfer.synth.targets.cpu.channels_last import ChannelsLast
 from openinfer.synth.targets.cpu.divide import Divide
 from openinfer.synth.targets.cpu.find_byte_taps import is_byte_windows
 from openinfer.synth.targets.cpu.machine import CpuMachine, cpu_machine
@@ -98,6 +99,7 @@ class _Processor:
             choose = _tuned(program, wanted, workshop).choose(workshop.processor)
             # Where code must be small, a reshape is none.
             own = FreeReshapes().run(program) if self.machine.words else program
+            own = ChannelsLast(self.machine).run(own)
             return SharePanels().run(Schedule(self.machine, choose).run(own))
 
         return schedule, divide.run

@@ -100,6 +100,7 @@ typedef struct {{
     const char *dtype;      /* NULL: there is no value */
     int32_t rank;
     const int64_t *shape;
+    const int64_t *strides; /* how many elements apart along each axis; NULL: it is row-major */
     const void *data;       /* NULL: it has no memory, or lies among the weights */
     int32_t depth;          /* how many loops of the block are around the node */
     const int64_t *indices; /* and where they stand, the outermost first */

@@ -16,10 +16,11 @@ def trace_code(name: str, reported: Iterable[Reported]) -> str:
     upper = name.upper()
     rows = "\n".join(f"    {_row(row)}" for row in reported)
     return f"""#ifdef {upper}_TRACE
-/* For each line that traces: node, result, extents, indices of loops, and what it is. */
+/* For each line that traces: node, result, extents, indices of loops, what it is, and its strides. */
 static const struct {{
     int32_t node, output, rank, depth;
     const char *variable, *dtype;
+    const int64_t *strides;
 }} traced[] = {{
 {rows}
 }};
@@ -29,7 +30,7 @@ static void trace({name}_context *c, int32_t point, const void *data, const int6
     if (c->trace == NULL) return;
     const {name}_event event = {{
         traced[point].node, traced[point].output, point, traced[point].variable, traced[point].dtype,
-        traced[point].rank, numbers, data, traced[point].depth, numbers + traced[point].rank,
+        traced[point].rank, numbers, traced[point].strides, data, traced[point].depth, numbers + traced[point].rank,
     }};
     c->trace(c->trace_user, &event);
 }}
@@ -53,6 +54,7 @@ void {name}_set_trace({name}_context *c, {name}_trace_function *function, void *
 def _row(one: Reported) -> str:
     """A row of the table in C."""
     if one.value is None:
-        return f"{{ {one.node}, {one.output}, 0, {len(one.indices)}, NULL, NULL }},"
+        return f"{{ {one.node}, {one.output}, 0, {len(one.indices)}, NULL, NULL, NULL }},"
     written, dtype = string(one.name), string(one.value.dtype.name)
-    return f"{{ {one.node}, {one.output}, {one.rank}, {len(one.indices)}, {written}, {dtype} }},"
+    strides = "NULL" if one.strides is None else f"(const int64_t[]){{ {', '.join(map(str, one.strides))} }}"
+    return f"{{ {one.node}, {one.output}, {one.rank}, {len(one.indices)}, {written}, {dtype}, {strides} }},"

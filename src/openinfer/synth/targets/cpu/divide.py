@@ -32,6 +32,7 @@ from openinfer.synth.program.cost import cost_of
 from openinfer.synth.program.ir import KernelStep, Program, Value
 from openinfer.synth.targets.cpu.byte_products import are_bytes
 from openinfer.synth.targets.cpu.byte_taps import ByteTaps
+from openinfer.synth.targets.cpu.channel_taps import ChannelTaps
 from openinfer.synth.targets.cpu.product import Product, tiled_product
 from openinfer.synth.targets.cpu.tile import CpuTile
 
@@ -138,12 +139,14 @@ def _ways(statement: Statement, parts: int) -> Iterator[_Way]:
                     yield _Way(replace(statement, body=(*before, way.statement)), way.share)
         case Contraction(template=CpuTile() as tile):
             product = tiled_product(statement, tile)
-            # In a transposed tile the outer indices run inside of the loop over panels.
-            if product.outside.vars and not tile.is_transposed and tile.wanted is None:
+            # The outer indices of windows run inside of the loop over panels.
+            if product.outside.vars and not tile.reads_windows and tile.wanted is None:
                 yield _outside(statement, statement.free.index(product.outside.vars[0]), parts)
             yield from _tiled(statement, tile, product, parts)
         case Contraction(template=ByteTaps()):
             return  # Each part would copy all that windows see.
+        case Contraction(template=ChannelTaps()):
+            return  # The loops around it are divided, where there are any.
         case Contraction(free=(_, _, *_)):
             yield _outside(statement, 0, parts)
 
@@ -179,7 +182,7 @@ def _tiled(one: Contraction, tile: CpuTile, product: Product, parts: int) -> Ite
         ("columns", columns, tile.columns, _COPY / max(columns, 1) if tile.left is not None else 0.0),
         ("rows", rows, tile.rows, _COPY / max(rows, 1) if is_copied else 0.0),
     ]
-    is_widened = tile.is_transposed and columns > product.inner.extent
+    is_widened = tile.reads_windows and columns > product.inner.extent
     if rows >= _MANY_ROWS * parts and not is_widened:
         # Other kernels are divided by rows, too: what a thread has written, it reads itself. A convolution that makes
         # more channels of few is divided by channels, as one in groups is that mostly follows it.

@@ -28,6 +28,8 @@ class VectorSet:
     header: str
     fma: Mapping[str, Intrinsic] = field(default_factory=dict)
     """``a * b + c`` with one rounding: a number ``a``, vectors ``b`` and ``c``."""
+    vector_fma: Mapping[str, Intrinsic] = field(default_factory=dict)
+    """The same where ``a`` is a vector, too."""
     loads: Mapping[str, Intrinsic] = field(default_factory=dict)
     """Integers, or floats of 16 bits, at ``p`` as floats. Those of 4 bits are added to 2^23: see ``IntegerLoad``."""
     halves: Mapping[str, Intrinsic] = field(default_factory=dict)
@@ -58,12 +60,21 @@ class _X86:
 
     def record(self) -> VectorSet:
         dots = {(left, right): self._dots(left, right) for left in _BYTES for right in _BYTES}
-        return VectorSet(self.nbytes, "immintrin.h", self._fma(), self._loads(), self._halves(), dots, self._moves())
+        return VectorSet(
+            self.nbytes,
+            "immintrin.h",
+            self._fma("{own}_set1_{suffix}(a)"),
+            self._fma("a"),
+            self._loads(),
+            self._halves(),
+            dots,
+            self._moves(),
+        )
 
-    def _fma(self) -> dict[str, Intrinsic]:
+    def _fma(self, first: str) -> dict[str, Intrinsic]:
         own = self.prefix
         return {
-            dtype: Intrinsic(self.has_fma, (f"{own}_fmadd_{suffix}({own}_set1_{suffix}(a), b, c)",))
+            dtype: Intrinsic(self.has_fma, (f"{own}_fmadd_{suffix}({first.format(own=own, suffix=suffix)}, b, c)",))
             for dtype, suffix in (("f32", "ps"), ("f64", "pd"))
         }
 
@@ -198,6 +209,7 @@ NEON = VectorSet(
     16,
     "arm_neon.h",
     fma={dtype: Intrinsic(_HAS_NEON_FMA, (f"vfmaq_n_{dtype}(c, b, a)",)) for dtype in ("f32", "f64")},
+    vector_fma={dtype: Intrinsic(_HAS_NEON_FMA, (f"vfmaq_{dtype}(c, b, a)",)) for dtype in ("f32", "f64")},
     loads={
         "f16": Intrinsic(
             f"{_HAS_NEON_FMA} && defined(__ARM_FP16_FORMAT_IEEE)",

@@ -103,12 +103,23 @@ def transposed_product_of(one: Contraction) -> Product | None:
 
     The first factor is read where it lies; its inner indices need not run as one.
     """
-    return _Finder(one, lambda _: True).run_transposed()
+    return _Finder(one, lambda _: True).run_windows(0)
+
+
+def window_product_of(one: Contraction) -> Product | None:
+    """The product whose rows are windows on the first factor, read where it lies: inner indices need not run as one.
+
+    Its columns, those of the second factor, are contiguous in the result.
+    """
+    return _Finder(one, lambda _: True).run_windows(1)
 
 
 def tiled_product(one: Contraction, tile: CpuTile) -> Product:
     """The product of a contraction that has a tile."""
-    found = transposed_product_of(one) if tile.is_transposed else product_of(one, lambda _: tile.has_panels)
+    if tile.has_windows:
+        found = window_product_of(one)
+    else:
+        found = transposed_product_of(one) if tile.is_transposed else product_of(one, lambda _: tile.has_panels)
     assert found is not None
     return found
 
@@ -154,14 +165,19 @@ class _Finder:
             right,
         )
 
-    def run_transposed(self) -> Product | None:
+    def run_windows(self, contiguous: int) -> Product | None:
+        """The product with rows on the first factor; an index of the given factor is contiguous in the result."""
         one = self._one
         out, place = position(one.out, one.out_index), position(one.a, one.a_index)
         columns = [var for var in one.free if self._side(var) == 1]
         unit = [var for var in one.free if out is not None and is_same(out.step(var), 1)]
-        if place is None or len(columns) != 1 or len(unit) != 1 or self._side(unit[0]) != 0:
+        if place is None or len(columns) != 1 or len(unit) != 1 or self._side(unit[0]) != contiguous:
             return None
-        rows = self._grown(unit[0], 0, [out, place, *self._epilogue_maps()])
+        maps = [out, place, *self._epilogue_maps()]
+        last = unit if contiguous == 0 else [var for var in reversed(one.free) if self._side(var) == 0]
+        rows = max((self._grown(var, 0, maps) for var in last), key=lambda axis: int(axis.extent), default=None)
+        if rows is None:
+            return None
         rest = [var for var in one.free if var not in rows.vars and var not in columns]
         left, right = (cast(factor, one.accumulator) for factor in one.factors)
         return Product(

@@ -1,6 +1,6 @@
 """Which contractions are computed in tiles, and which weights are stored in panels for it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -24,8 +24,6 @@ from openinfer.loops.ir import (
     Select,
     Space,
     Statement,
-    scalars,
-    visit,
     walk,
 )
 from openinfer.loops.reduction import reductions
@@ -35,18 +33,20 @@ from openinfer.synth.program.ir import KernelStep, Program, Value, Weight
 from openinfer.synth.program.packing import Packing
 from openinfer.synth.targets.cpu.byte_products import are_bytes
 from openinfer.synth.targets.cpu.bytes import grouped
+from openinfer.synth.targets.cpu.channel_taps import channel_windows_of
 from openinfer.synth.targets.cpu.choices import ChooseTile, by_rule, shape_of
 from openinfer.synth.targets.cpu.find_byte_taps import byte_windows_of
 from openinfer.synth.targets.cpu.find_taps import FindTaps, few_channels_of, taps_of
 from openinfer.synth.targets.cpu.machine import CpuMachine
+from openinfer.synth.targets.cpu.packable import Packable, uses_of
 from openinfer.synth.targets.cpu.packing import in_panels
-from openinfer.synth.targets.cpu.product import FusedAxis, Product, product_of, transposed_product_of, without_single
+from openinfer.synth.targets.cpu.product import FusedAxis, Product, product_of, tiled_product, without_single
 from openinfer.synth.targets.cpu.quantized import are_half_floats, factored, integers_of
 from openinfer.synth.targets.cpu.run_on import loops_as_one
 from openinfer.synth.targets.cpu.steps import in_steps
 from openinfer.synth.targets.cpu.tile import CpuTile
 from openinfer.synth.targets.cpu.tile_shapes import tile_shapes
-from openinfer.synth.targets.cpu.windows import windows_of
+from openinfer.synth.targets.cpu.windows import row_windows_of, windows_of
 from openinfer.synth.targets.cpu.word_taps import word_taps_of
 from openinfer.synth.targets.cpu.words import worded
 
@@ -125,7 +125,7 @@ class _Planner:
         self._choose = choose
         self._weights = weights
         self._finite = finite
-        self._uses = list(_uses(kernel.body))
+        self._uses = list(uses_of(kernel.body))
         self._needed: list[Buffer] = []
         """Memory that is not yet allocated."""
         self._allocated = 0
@@ -143,6 +143,7 @@ class _Planner:
         if isinstance(statement, Contraction):
             return (
                 self._by_byte_taps(statement)
+                or self._by_channels(statement)
                 or self._by_taps(statement, taps_of)
                 or self._in_bands(statement)
                 or self._by_taps(statement, few_channels_of)
@@ -168,12 +169,17 @@ class _Planner:
         if one.valid is not None and one.b.name not in self._finite:
             return None
         usual = product_of(one, self._packable(one))
-        found = windows_of(one, usual, self._target, self._choose) if usual is not None and _is_large(usual) else None
+        if usual is None or not _is_large(usual):
+            return None
+        found = windows_of(one, usual, self._target, self._choose)
+        if found is None and usual.left.place is None:
+            # Its rows would be copied once for every position in a window.
+            found = row_windows_of(without_single(statement), self._target)
         if found is None:
             return None
-        copy, inner = found.over(self._buffer(one, found.shape) if found.is_copied else None)
-        product = transposed_product_of(inner)
-        assert product is not None
+        memory = self._buffer(one, found.shape, strides=found.strides) if found.is_copied else None
+        copy, inner = found.over(memory)
+        product = tiled_product(inner, found.tile)
         return found.around(*self._with_memory(*copy, self._with_panels(inner, product, found.tile)))
 
     def _by_taps(self, statement: Contraction, find: FindTaps) -> tuple[Statement, ...] | None:
@@ -185,6 +191,18 @@ class _Planner:
             return None
         plane, sums = (self._buffer(one, shape) for shape in found.shapes)
         return found.around(*self._with_memory(*found.over(plane, sums)))
+
+    def _by_channels(self, statement: Contraction) -> tuple[Statement, ...] | None:
+        """A depthwise convolution whose channels are contiguous."""
+        one = without_single(statement)
+        found = channel_windows_of(one, self._target) if self._has_tiles(one) else None
+        if found is None or not self._packable(one)(one.b) or (found.is_edged and one.b.name not in self._finite):
+            return None
+        packing = found.packing()
+        panels = Buffer(one.b.name, one.b.dtype, packing.shape, one.b.space)
+        self.packings[panels.name], self.panels[panels.name] = packing, panels
+        zeros = self._buffer(one, (found.channels,)) if found.is_edged else None
+        return self._with_memory(*found.over(panels, zeros))
 
     def _by_byte_taps(self, statement: Contraction) -> tuple[Statement, ...] | None:
         """The same for bytes, with windows as lists of groups of four."""
@@ -290,11 +308,17 @@ class _Planner:
         place = position(product.right.buffer, one.index_of(product.right.buffer))
         return place is not None and is_same(place.step(one.bound[0]), 1)
 
-    def _packable(self, one: Contraction) -> "_Packable":
-        return _Packable(one, self._weights, tuple(self._uses))
+    def _packable(self, one: Contraction) -> "Packable":
+        return Packable(one, self._weights, tuple(self._uses))
 
-    def _buffer(self, one: Contraction, shape: tuple[int, ...], dtype: DType | None = None) -> Buffer:
-        made = Buffer(f"pack{self._allocated}", dtype or one.accumulator, shape, Space.SCRATCH)
+    def _buffer(
+        self,
+        one: Contraction,
+        shape: tuple[int, ...],
+        dtype: DType | None = None,
+        strides: tuple[int, ...] | None = None,
+    ) -> Buffer:
+        made = Buffer(f"pack{self._allocated}", dtype or one.accumulator, shape, Space.SCRATCH, strides)
         self._allocated += 1
         self._needed.append(made)
         return made
@@ -322,7 +346,8 @@ class _Planner:
         """Whether rows evict each other from the L1 cache, and are read often enough for that to matter."""
         panels = product.columns.extent // tile.columns
         return (
-            product.rows.extent >= _PACKED_FROM
+            not tile.reads_windows
+            and product.rows.extent >= _PACKED_FROM
             and panels >= _MINDED_FROM
             and _collides(product.left.step(product.rows), one)
         )
@@ -412,44 +437,6 @@ def _as_one_loop(statement: Statement) -> Statement:
 def _collides(step: int, one: Contraction) -> bool:
     """Whether elements at a stride fall into the same set of a cache."""
     return step > 0 and step * one.accumulator.bits // 8 % _PAGE == 0
-
-
-@dataclass(frozen=True)
-class _Packable:
-    """Whether a buffer of a contraction can be stored in panels beforehand."""
-
-    one: Contraction
-    weights: frozenset[str]
-    uses: tuple[str, ...]
-
-    def __call__(self, buffer: Buffer) -> bool:
-        one = self.one
-        value, index = (one.a_value, one.a_index) if buffer == one.a else (one.b_value, one.b_index)
-        if buffer.name not in self.weights or self.uses.count(buffer.name) != 1:
-            return False
-        is_plain = value is None and (buffer.dtype is one.accumulator or (are_bytes(one) and buffer.dtype.bits == 8))
-        is_plain = is_plain or are_half_floats(one, buffer)
-        place = position(buffer, index)
-        own = dict(zip((var.name for var in (*one.free, *one.bound)), (*one.extents, *one.reduced), strict=True))
-        stored = integers_of(one, buffer)
-        if place is None or not set(place.steps) <= set(own) or not (is_plain or stored is not None):
-            return False
-        if stored is not None and stored.groups is not None and not all(map(self._is_panel, stored.groups.loads)):
-            return False
-        # How many rows the other factor has may be known only while running.
-        return not any(map(is_symbolic, (*(own[name] for name in place.steps), *buffer.shape, *buffer.steps)))
-
-    def _is_panel(self, load: Load) -> bool:
-        """Whether scales of groups can be stored in panels, too."""
-        name = load.buffer.name
-        return name in self.weights and self.uses.count(name) == 1 and position(load.buffer, load.index) is not None
-
-
-def _uses(body: Sequence[Statement]) -> Iterator[str]:
-    """The names of the buffers that are read, once for each load."""
-    for statement in walk(tuple(body)):
-        for value in scalars(statement):
-            yield from (one.buffer.name for one in visit(value) if isinstance(one, Load))
 
 
 def _ordered(one: Contraction, weights: frozenset[str]) -> Contraction:

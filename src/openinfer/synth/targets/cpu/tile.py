@@ -14,7 +14,8 @@ class CpuTile(Template):
     them the factors are read where they lie. With ``is_left_converted`` the rows of a tile are copied just before they
     are multiplied: floats of 16 bits become wider ones. With ``is_direct`` only an incomplete panel is copied. With
     ``has_panels`` the other factor already is in panels: ``[..., panel, inner index, column in the panel]``. With
-    ``is_transposed`` rows are contiguous in the result, not columns. Of a kernel in several parts, ``divided`` says
+    ``is_transposed`` rows are contiguous in the result, not columns; they are windows then, and so they are with
+    ``has_windows``. Of a kernel in several parts, ``divided`` says
     what each part has a share of.
 
     Of bytes, four inner indices form a group: ``[..., row, inner index]`` without ``left``, and ``[..., panel, group,
@@ -30,6 +31,7 @@ class CpuTile(Template):
     has_panels: bool = False
     is_direct: bool = False
     is_transposed: bool = False
+    has_windows: bool = False
     left: Buffer | None = None
     is_left_converted: bool = False
     right: Buffer | None = None
@@ -46,7 +48,7 @@ class CpuTile(Template):
     def text(self) -> str:
         """The tile in words, as part of a kernel's text."""
         found = f"in tiles of {self.rows} x {self.columns} by {self.lanes}"
-        found += ", transposed," if self.is_transposed else ""
+        found += ", transposed," if self.is_transposed else " of windows" if self.has_windows else ""
         found += " of columns as they lie" if self.is_direct else ""
         return found if self.divided is None else f"{found} with {self.divided} divided"
 
@@ -54,6 +56,11 @@ class CpuTile(Template):
     def memory(self) -> tuple[Buffer, ...]:
         """The memory that it uses, which is allocated before the contraction."""
         return tuple(one for one in (self.left, self.right, self.lines) if one is not None)
+
+    @property
+    def reads_windows(self) -> bool:
+        """Whether rows are windows, which are read where they lie."""
+        return self.is_transposed or self.has_windows
 
     @property
     def prepares_factors(self) -> bool:

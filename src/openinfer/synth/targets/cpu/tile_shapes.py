@@ -12,6 +12,10 @@ _LATENCY = 4
 """Sums that must be under way at least for the multipliers to be busy."""
 
 
+_HALVED = 8
+"""The lanes of a vector of which there are halves, too."""
+
+
 def row_sizes(count: int, rows: int) -> tuple[int, ...]:
     """The heights of tiles that cover ``count`` rows, the usual one first; for a dynamic count, also powers of two."""
     if is_symbolic(count):
@@ -61,9 +65,14 @@ def tile_time(rows: int, columns: int, shape: tuple[int, int], lanes: int, step:
     height, vectors = shape
     total = 0.0
     wide = -(-int(columns) // lanes)
+    # The last vector may be half as wide, where its panel is of another size than the others.
+    is_own = wide % vectors or wide == vectors
+    half = 0.45 if lanes >= _HALVED and is_own and 0 < columns % lanes <= lanes // 2 else 0.0
     for tall, tall_count in ((height, int(rows) // height), (int(rows) % height, 1)):
         for broad, broad_count in ((vectors, wide // vectors), (wide % vectors, 1)):
             if tall and broad:
                 total += step(tall, broad) * tall_count * broad_count
+        if tall:
+            total -= half * tall * tall_count
     # Tiles of other sizes at the edges are code of their own.
     return total * (1 + 0.02 * bool(rows % height) + 0.02 * bool(wide % vectors))

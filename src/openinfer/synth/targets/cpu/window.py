@@ -112,44 +112,78 @@ def without(one: Contraction, var: ScalarVar) -> Contraction:
 def copied(one: Contraction, seen: Sequence[AxisSpan], memory: Buffer) -> tuple[tuple[Statement, ...], Contraction]:
     """Statements that copy what windows see, and the contraction over the copy: all of its terms count.
 
-    The last axis is copied in one piece, with zeros before and behind it.
+    The axis along which elements are contiguous is copied in one piece, with zeros before and behind it.
     """
-    *outer, row = seen
-    places = [ScalarVar(f"at{axis}") for axis in range(len(outer))]
-    sources = [span.first.scalar() + place for span, place in zip(outer, places, strict=True)]
+    *outer, last = in_memory(one.a)
+    places = [ScalarVar(f"at{axis}") for axis in range(len(seen))]
+    sources = [span.first.scalar() + place for span, place in zip(seen, places, strict=True)]
     asked = [
         condition
-        for span, source, extent in zip(outer, sources, one.a.shape, strict=False)
-        if span.is_edged
-        for condition in (source >= index(0), source < index(extent))
+        for axis in outer
+        if seen[axis].is_edged
+        for condition in (sources[axis] >= index(0), sources[axis] < index(one.a.shape[axis]))
     ]
-    body = _row(one, row, sources, (memory, places))
+    row = _Row(one, memory, places, sources, last)
+    body = row.copied(seen[last])
     if asked:
-        body = (If(reduce(and_, asked), body, (_zeros(memory, places, 0, row.count),)),)
-    for place, span in zip(reversed(places), reversed(outer), strict=True):
-        body = (For(place, index(span.count), body, LoopKind.PARALLEL),)
+        body = (If(reduce(and_, asked), body, (row.zeros(0, seen[last].count),)),)
+    for axis in reversed(outer):
+        body = (For(places[axis], index(seen[axis].count), body, LoopKind.PARALLEL),)
     where = tuple(span.inside.scalar() for span in seen)
     return straightened(body), replace(one, a=memory, a_index=where, valid=None)
 
 
-def _row(
-    one: Contraction, row: AxisSpan, sources: Sequence[Scalar], to: tuple[Buffer, Sequence[ScalarVar]]
-) -> tuple[Statement, ...]:
-    """What is seen of one row, with zeros where it is not on the buffer."""
-    memory, places = to
-    first = row.first.first
-    low, high = max(-first, 0), max(min(row.count, one.a.shape[-1] - first), 0)
-    at = ScalarVar("at")
-    copy = Store(memory, (*places, at + index(low)), Load(one.a, (*sources, at + index(low + first))))
-    loops = (
-        _zeros(memory, places, 0, low),
-        For(at, index(high - low), (copy,), LoopKind.PARALLEL),
-        _zeros(memory, places, high, row.count),
-    )
-    return tuple(loop for loop in loops if loop.extent != index(0))
+def in_memory(buffer: Buffer) -> list[int]:
+    """The axes of a buffer, that along which elements are contiguous last.
+
+    >>> in_memory(Buffer("x", DTYPES["f32"], (2, 3, 4), strides=(12, 1, 3)))
+    [0, 2, 1]
+    """
+    return sorted(range(len(buffer.shape)), key=lambda axis: -buffer.steps[axis])
 
 
-def _zeros(memory: Buffer, places: Sequence[ScalarVar], first: int, last: int) -> For:
-    at = ScalarVar("at")
-    store = Store(memory, (*places, at + index(first)), Const(0, memory.dtype))
-    return For(at, index(last - first), (store,), LoopKind.PARALLEL)
+def strides_like(buffer: Buffer, shape: Sequence[int]) -> tuple[int, ...] | None:
+    """The strides of a copy of what is seen of a buffer, its axes in the same order; None for row-major ones.
+
+    >>> strides_like(Buffer("x", DTYPES["f32"], (2, 3, 4), strides=(12, 1, 3)), (2, 3, 6))
+    (18, 1, 3)
+    """
+    if buffer.strides is None:
+        return None
+    steps, step = [0] * len(shape), 1
+    for axis in reversed(in_memory(buffer)):
+        steps[axis], step = step, step * shape[axis]
+    return tuple(steps)
+
+
+@dataclass(frozen=True)
+class _Row:
+    """What is seen along one axis, at some places of the others."""
+
+    one: Contraction
+    memory: Buffer
+    places: Sequence[ScalarVar]
+    sources: Sequence[Scalar]
+    axis: int
+
+    def copied(self, row: AxisSpan) -> tuple[Statement, ...]:
+        """The elements, with zeros where there are none."""
+        first, at = row.first.first, ScalarVar("at")
+        low, high = max(-first, 0), max(min(row.count, self.one.a.shape[self.axis] - first), 0)
+        element = Load(self.one.a, self._with(self.sources, at + index(low + first)))
+        copy = Store(self.memory, self._with(self.places, at + index(low)), element)
+        loops = (
+            self.zeros(0, low),
+            For(at, index(high - low), (copy,), LoopKind.PARALLEL),
+            self.zeros(high, row.count),
+        )
+        return tuple(loop for loop in loops if loop.extent != index(0))
+
+    def zeros(self, first: int, last: int) -> For:
+        """Zeros in some places."""
+        at = ScalarVar("at")
+        store = Store(self.memory, self._with(self.places, at + index(first)), Const(0, self.memory.dtype))
+        return For(at, index(last - first), (store,), LoopKind.PARALLEL)
+
+    def _with(self, others: Sequence[Scalar], own: Scalar) -> tuple[Scalar, ...]:
+        return (*others[: self.axis], own, *others[self.axis + 1 :])

@@ -4,21 +4,33 @@ Weights then are in panels, as those of other products, and what windows see is 
 columns it is copied once for each position in the window, but the results of a tile need not be transposed.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from math import gcd, prod
 
-from openinfer.loops.affine import variables
+from openinfer.loops.affine import Affine, affine, variables
 from openinfer.loops.build import index
 from openinfer.loops.dim import is_symbolic
 from openinfer.loops.ir import Buffer, Contraction, For, LoopKind, ScalarVar, Space, Statement
 from openinfer.synth.targets.cpu.choices import ChooseTile, shape_of
 from openinfer.synth.targets.cpu.machine import CpuMachine
-from openinfer.synth.targets.cpu.product import Product, transposed_product_of
+from openinfer.synth.targets.cpu.product import Product, transposed_product_of, window_product_of
 from openinfer.synth.targets.cpu.tile import CpuTile
 from openinfer.synth.targets.cpu.tile_shapes import StepCycles, tile_shapes, tile_time, usual_step
-from openinfer.synth.targets.cpu.window import BAND, AxisSpan, band, copied, is_window, spans, without
+from openinfer.synth.targets.cpu.window import (
+    BAND,
+    AxisSpan,
+    band,
+    copied,
+    in_memory,
+    is_window,
+    spans,
+    strides_like,
+    without,
+)
 
+_SETS = 512
+"""Lines whose addresses differ by a multiple of this many bytes share an eighth of the sets of a cache, or fewer."""
 _COPY = 0.4
 """What copying an element costs, in cycles."""
 _RUN = 10.0
@@ -52,8 +64,20 @@ class Windows:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The extents of a copy of what is seen."""
-        return tuple(span.count for span in self.seen)
+        """The extents of a copy of what is seen.
+
+        If elements of one channel are a power of two apart, they share a few sets of the cache: there is room between.
+        """
+        counts = [span.count for span in self.seen]
+        last = in_memory(self.one.a)[-1]
+        is_apart = self.tile.has_windows and counts[last] * self.one.accumulator.bits % (8 * _SETS) == 0
+        counts[last] += self.tile.lanes * is_apart
+        return tuple(counts)
+
+    @property
+    def strides(self) -> tuple[int, ...] | None:
+        """Those of the copy."""
+        return strides_like(self.one.a, self.shape)
 
     def over(self, memory: Buffer | None) -> tuple[tuple[Statement, ...], Contraction]:
         """What comes before the contraction, and the contraction over its copy, if there is one."""
@@ -72,7 +96,7 @@ def windows_of(one: Contraction, usual: Product, target: CpuMachine, choose: Cho
         return None
     if one.a_value is not None or one.a.dtype is not one.accumulator or not is_window(one):
         return None
-    product = _product(one)
+    product = _product(one, transposed_product_of)
     if product is None or not product.inner.vars:
         return None
     clock = _Clock(target, target.lanes(one.accumulator.bits))
@@ -90,6 +114,28 @@ def windows_of(one: Contraction, usual: Product, target: CpuMachine, choose: Cho
     return _in_bands(one, product, tile, target)
 
 
+def row_windows_of(one: Contraction, target: CpuMachine) -> Windows | None:
+    """The bands of a convolution whose channels are contiguous in the result, and whose windows reach over edges.
+
+    Rows are windows, and columns are channels, so that nothing is transposed.
+    """
+    if any(map(is_symbolic, (*one.extents, *one.reduced, *one.a.shape, *one.out.shape))):
+        return None
+    if one.a_value is not None or one.a.dtype is not one.accumulator or not is_window(one) or len(one.bound) == 1:
+        return None
+    alone = [affine(part) for part in one.a_index]
+    channels = [var for var in one.bound if Affine(0, {var.name: 1}) in alone]
+    order = sorted(zip(one.bound, one.reduced, strict=True), key=lambda pair: pair[0] not in channels)
+    one = replace(one, bound=tuple(var for var, _ in order), reduced=tuple(extent for _, extent in order))
+    product = _product(one, window_product_of)
+    if product is None:
+        return None
+    clock = _Clock(target, target.lanes(one.accumulator.bits))
+    rows, vectors = clock.shape(product)
+    tile = CpuTile(rows, vectors * clock.lanes, clock.lanes, has_panels=True, has_windows=True)
+    return _in_bands(one, product, tile, target)
+
+
 def window_tiles(rows: int, columns: int, lanes: int, target: CpuMachine) -> list[tuple[int, int]]:
     """All shapes of tiles that fit, those first that should take the least time."""
     clock = _Clock(target, lanes)
@@ -101,13 +147,14 @@ def _is_copied(one: Contraction) -> bool:
     return one.valid is not None
 
 
-def _product(one: Contraction) -> Product | None:
+def _product(one: Contraction, find: Callable[[Contraction], Product | None]) -> Product | None:
     """The product, over a copy where one is needed."""
     if not _is_copied(one):
-        return transposed_product_of(one)
+        return find(one)
     seen = spans(one, {})
-    memory = Buffer("copy", one.accumulator, tuple(span.count for span in seen), Space.SCRATCH)
-    return transposed_product_of(copied(one, seen, memory)[1])
+    shape = tuple(span.count for span in seen)
+    memory = Buffer("copy", one.accumulator, shape, Space.SCRATCH, strides_like(one.a, shape))
+    return find(copied(one, seen, memory)[1])
 
 
 # --- time -------------------------------------------------------------------------------------------------------------
@@ -175,7 +222,7 @@ def _in_bands(one: Contraction, product: Product, tile: CpuTile, target: CpuMach
             inner = band(inner, places[-1], height)
             loops[BAND] = extents[places[-1]] // height
     seen = _seen(inner, loops)
-    if _is_copied(one) and seen[-1].first.steps:
+    if _is_copied(one) and seen[in_memory(one.a)[-1]].first.steps:
         return None
     return Windows(tuple(loops.items()), inner, seen, _is_copied(one), tile)
 

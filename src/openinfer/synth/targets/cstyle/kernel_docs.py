@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from openinfer.loops.ir import Buffer
 from openinfer.synth.program.ir import FOLDED, StepOperand, Weight
 from openinfer.synth.targets.cstyle.library import UsedKernel
 from openinfer.synth.targets.cstyle.names import comment
@@ -30,10 +31,15 @@ def _parameters(used: UsedKernel) -> list[str]:
     """The parameters in use: types, and how weights are stored where that is not as in the model."""
     own, unused, stored = (*used.kernel.inputs, *used.kernel.outputs), frozenset(used.code.unused), _stored(used)
     return [
-        f"{shown.name}: {shown.dtype.name}[{', '.join(map(repr, shown.shape))}]{stored.get(buffer.name, '')}"
+        f"{shown.name}: {shown.dtype.name}[{', '.join(map(repr, shown.shape))}]{stored.get(buffer.name, _apart(shown))}"
         for buffer, shown in zip(own, used.code.parameters, strict=True)
         if shown.name not in unused
     ]
+
+
+def _apart(buffer: Buffer) -> str:
+    """The strides of a parameter that is not row-major."""
+    return "" if buffer.strides is None else f", strides [{', '.join(map(repr, buffer.strides))}]"
 
 
 def _stored(used: UsedKernel) -> dict[str, str]:

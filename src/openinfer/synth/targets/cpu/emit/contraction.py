@@ -32,7 +32,6 @@ from openinfer.synth.targets.cpu.emit.byte_factors import ByteFactors
 from openinfer.synth.targets.cpu.emit.float_factors import FloatFactors
 from openinfer.synth.targets.cpu.emit.integer_panels import are_halves
 from openinfer.synth.targets.cpu.emit.parts import share
-from openinfer.synth.targets.cpu.emit.tiles import Transpose
 from openinfer.synth.targets.cpu.emit.tiling import (
     COLUMN,
     ROW,
@@ -41,6 +40,7 @@ from openinfer.synth.targets.cpu.emit.tiling import (
     loop,
     number,
 )
+from openinfer.synth.targets.cpu.emit.transposes import Transpose
 from openinfer.synth.targets.cpu.emit.word_factors import WordFactors
 from openinfer.synth.targets.cpu.product import as_one
 from openinfer.synth.targets.cpu.tile import CpuTile
@@ -106,11 +106,11 @@ class _TileLoops:
         return self._tiling.lines
 
     def _open_loops(self, *, inside: bool) -> int:
-        """The loops over indices outside of tiles; in transposed tiles, those over positions are inside a panel's."""
+        """The loops over indices outside of tiles; those over positions of windows are inside a panel's."""
         outside = self._tiling.product.outside
         panels = (
             variables(self._tiling.product.right.value)
-            if self._tiling.tile.is_transposed
+            if self._tiling.tile.reads_windows
             else {var.name for var in outside.vars}
         )
         pairs = zip(outside.vars, outside.extents, strict=True)

@@ -5,7 +5,7 @@ Factors that cannot be read where they lie are copied into scratch memory first:
 
 from collections.abc import Sequence
 
-from openinfer.loops.dim import most_elements
+from openinfer.loops.dim import is_symbolic, most_elements
 from openinfer.loops.ir import Buffer
 from openinfer.synth.targets.cpu.emit.group_tiles import GroupTile
 from openinfer.synth.targets.cpu.emit.integer_panels import has_zero, integers, stored_panel
@@ -18,6 +18,8 @@ from openinfer.synth.targets.cstyle.code import ExprText
 
 _MOST_PRODUCTS = 8192
 """The most products of f32 that a tile adds up one after the other; more are added up in blocks."""
+_LEAST_WHOLE = 256
+"""The bits of a vector of which there are halves, too."""
 _BLOCK = 1024
 """The products of a block."""
 
@@ -66,7 +68,7 @@ class FloatFactors:
     def _taps(self) -> list[int]:
         """The offsets of all inner indices but the first, for rows that are windows; none where they run as one."""
         inner, place = self._tiling.product.inner, self._tiling.product.left.place
-        if not self._tiling.tile.is_transposed or len(inner.vars) == 1:
+        if not self._tiling.tile.reads_windows or len(inner.vars) == 1:
             return []
         assert place is not None
         found = [0]
@@ -96,12 +98,22 @@ class FloatFactors:
         stored = product.right.buffer.dtype.name if is_stored else None
         points = "zero, " * subtracts
         shape = self._tiling.one.accumulator.name, tile.lanes, rows, vectors
-        found = FloatTile(*shape, stored, is_window=True) if taps else FloatTile(*shape, stored, has_zero=subtracts)
+        half = stored is None and self._has_half(vectors)
+        found = FloatTile(*shape, stored, has_zero=subtracts, is_window=bool(taps), has_half=half)
         is_long = found.dtype == "f32" and most_elements(product.inner.extents) > _MOST_PRODUCTS
         block = max(_BLOCK // max(len(taps), 1), 1)
         name = self._tiling.scalars.need(LongTile(found, block) if is_long else found)
         depth = number(product.inner.extents[0] if taps else product.inner.extent)
         return f"{name}({depth}, {self._left()}, {right}, {step}, {points}tile, {tile.columns})"
+
+    def _has_half(self, vectors: int) -> bool:
+        """Whether a panel with this many vectors is the last one, and half of its last vector has all that is left."""
+        tile, columns = self._tiling.tile, self._tiling.product.columns.extent
+        if is_symbolic(columns) or tile.lanes * self._tiling.one.accumulator.bits < _LEAST_WHOLE:
+            return False
+        rest = columns % tile.columns if columns > tile.columns else columns
+        is_only = columns <= tile.columns or vectors * tile.lanes < tile.columns
+        return is_only and vectors == -(-rest // tile.lanes) and 0 < rest % tile.lanes <= tile.lanes // 2
 
     def _group_call(self, groups: GroupScales, rows: int, vectors: int, right: str) -> str:
         """The call for a tile of integers in groups, with their scales where those of a panel begin."""

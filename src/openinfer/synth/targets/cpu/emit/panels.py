@@ -9,8 +9,8 @@ from openinfer.loops.build import flat
 from openinfer.loops.dim import is_same, is_symbolic
 from openinfer.loops.ir import INDEX, Buffer, Cast, Compare, Const, Load, Scalar, ScalarVar, Select
 from openinfer.loops.used import used_variables
-from openinfer.synth.targets.cpu.emit.tiles import Transpose
 from openinfer.synth.targets.cpu.emit.tiling import COLUMN, PAD, RUN, START, Tiling, loop, moved, number, offset_from
+from openinfer.synth.targets.cpu.emit.transposes import Transpose
 from openinfer.synth.targets.cpu.product import FusedAxis, Product, as_one
 from openinfer.synth.targets.cpu.window import conditions
 from openinfer.synth.targets.cstyle.code import ExprText, chosen

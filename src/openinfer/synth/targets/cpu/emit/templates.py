@@ -9,7 +9,9 @@ from openinfer.loops.expand import expanded
 from openinfer.loops.ir import Bind, Contraction, Kernel, Statement
 from openinfer.loops.rewrite import map_statements, straightened
 from openinfer.synth.targets.cpu.byte_taps import ByteTaps
+from openinfer.synth.targets.cpu.channel_taps import ChannelTaps
 from openinfer.synth.targets.cpu.emit.byte_tap_tiles import byte_tap_lines
+from openinfer.synth.targets.cpu.emit.channel_tiles import channel_lines
 from openinfer.synth.targets.cpu.emit.contraction import tiled
 from openinfer.synth.targets.cpu.emit.lanes import print_lanes
 from openinfer.synth.targets.cpu.emit.parts import print_rolled, print_share
@@ -26,6 +28,7 @@ from openinfer.synth.targets.cstyle.templates import KernelWriter, Templates, as
 _NAMES = {"n0", "m0", "m1", "row", "rows", "column", "columns", "tile", "to", "from", "start", "run", "height"}
 _NAMES |= {"begin", "end", "zero", "first", "byte", "half", "whole", "taps", "transposed"}
 _NAMES |= {"panel", "k0", "step", "acc", "part", "lane", "k", "sums", "flips"}
+_NAMES |= {"seen", "apart", "next"}
 _NAMES |= {"plane", "channel", "line", "last", "own", "sum", "made"}
 
 
@@ -65,6 +68,8 @@ def _lines(one: Contraction, writer: KernelWriter) -> list[str] | None:
             return tiled(one, tile, writer.scalars, writer.parts)
         case Contraction(template=CpuTaps() as taps):
             return tap_lines(one, taps, writer.scalars)
+        case Contraction(template=ChannelTaps() as taps):
+            return channel_lines(one, taps, writer.scalars)
         case Contraction(template=ByteTaps() as taps):
             return byte_tap_lines(one, taps, writer.scalars)
         case Contraction(template=WordTaps() as taps):

@@ -206,69 +206,6 @@ class HalfLoad:
 
 
 @dataclass(frozen=True)
-class Transpose:
-    """The function that transposes a square block."""
-
-    dtype: str
-    lanes: int
-
-    @property
-    def name(self) -> str:
-        """The function."""
-        return f"oi_transpose_{self.dtype}x{self.lanes}"
-
-    @property
-    def needs(self) -> tuple[Need, ...]:
-        """The vector."""
-        return (VectorType(self.dtype, self.lanes),)
-
-    @property
-    def text(self) -> str:
-        """Its definition."""
-        return _transposing(self.name, self.dtype, self.lanes)
-
-
-def _transposing(name: str, dtype: str, lanes: int) -> str:
-    """An in-register transpose: swaps off-diagonal blocks, halving them in each pass."""
-    kind, vector = ELEMENTS[dtype], VectorType(dtype, lanes).name
-    lines = [
-        f"/* Transposes {lanes} x {lanes} elements in registers: to[j][i] = from[i][j], rows a stride apart. */",
-        f"static inline void {name}(const {kind} *from, int64_t from_row, {kind} *to, int64_t to_row)",
-        "{",
-        "#if defined(__clang__) || (defined(__GNUC__) && __GNUC__ >= 12)",
-        f"    {vector} r[{lanes}], t;",
-        f"    for (int i = 0; i < {lanes}; ++i) r[i] = *(const {vector} *)(from + i * from_row);",
-    ]
-    far = lanes // 2
-    while far:
-        upper = [lane if not lane & far else lanes + (lane ^ far) for lane in range(lanes)]
-        lower = [lanes + lane if lane & far else lane ^ far for lane in range(lanes)]
-        lines += [
-            f"    for (int i = 0; i < {lanes}; ++i) {{",
-            f"        if (i & {far}) continue;",
-            f"        t = __builtin_shufflevector(r[i], r[i + {far}], {', '.join(map(str, upper))});",
-            f"        r[i + {far}] = __builtin_shufflevector(r[i], r[i + {far}], {', '.join(map(str, lower))});",
-            "        r[i] = t;",
-            "    }",
-        ]
-        far //= 2
-    return (
-        "\n".join(
-            [
-                *lines,
-                f"    for (int i = 0; i < {lanes}; ++i) *({vector} *)(to + i * to_row) = r[i];",
-                "#else",
-                f"    for (int i = 0; i < {lanes}; ++i)",
-                f"        for (int j = 0; j < {lanes}; ++j) to[j * to_row + i] = from[i * from_row + j];",
-                "#endif",
-                "}",
-            ]
-        )
-        + "\n"
-    )
-
-
-@dataclass(frozen=True)
 class FloatTile:
     """The function that computes tiles of rows and vectors of columns.
 
@@ -288,27 +225,36 @@ class FloatTile:
 
     left: str | None = None
     """The dtype of rows of floats of 16 bits, each of which is converted as it is read."""
+    has_half: bool = False
+    """Whether the last vector has half as many lanes."""
 
     @property
     def name(self) -> str:
         """The function."""
         own = "" if self.stored is None else f"_{self.stored}{'_zero' * self.has_zero}"
-        return f"oi_tile_{self.dtype}x{self.lanes}_{self.rows}x{self.vectors}{own}{'_window' * self.is_window}"
+        wide = f"{self.vectors - 1}h" if self.has_half else str(self.vectors)
+        return f"oi_tile_{self.dtype}x{self.lanes}_{self.rows}x{wide}{own}{'_window' * self.is_window}"
 
     @property
     def vector(self) -> VectorType:
         """The type of its sums."""
         return VectorType(self.dtype, self.lanes)
 
+    def vector_of(self, column: int) -> VectorType:
+        """The type of the sums of a vector of columns."""
+        is_half = self.has_half and column == self.vectors - 1
+        return VectorType(self.dtype, self.lanes // 2) if is_half else self.vector
+
     @property
     def width(self) -> int:
         """How many columns it has."""
-        return self.lanes * self.vectors
+        return self.lanes * self.vectors - self.lanes // 2 * self.has_half
 
     @property
     def needs(self) -> tuple[Need, ...]:
         """Its vectors, and how they are loaded."""
-        found: list[Need] = [self.vector, *([] if self.stored is None else [self._load(self.stored)])]
+        own = dict.fromkeys(map(self.vector_of, range(self.vectors)))
+        found: list[Need] = [self.vector, *own, *([] if self.stored is None else [self._load(self.stored)])]
         return (*found, *([] if self.left is None else [f"oi_from_{self.left}"]))
 
     def _load(self, stored: str) -> IntegerLoad | NibbleLoad | HalfLoad:
@@ -338,7 +284,7 @@ class FloatTile:
     def loaded(self, column: int, ahead: str) -> str:
         """A vector of a row of columns, as floats."""
         if self.stored is None:
-            return f"*(const {self.vector.name} *)(b{ahead}{f' + {column * self.lanes}' if column else ''})"
+            return f"*(const {self.vector_of(column).name} *)(b{ahead}{f' + {column * self.lanes}' if column else ''})"
         load = self._load(self.stored)
         if not isinstance(load, HalfLoad) and self.stored in ("i4", "u4"):
             place, name = column // 2 * self.lanes, load.half(column % 2)
@@ -361,7 +307,7 @@ def _tile(tile: FloatTile) -> str:
         f"        const {tile.stored_type} *b, int64_t b_row, {zero}{kind} *c, int64_t c_row)",
         "{",
         "#if defined(__GNUC__)",
-        *zero_sums(vector, rows, vectors, splits),
+        *zero_tile(tile, splits),
     ]
     if tile.has_zero:
         points = [f"z{column} = *(const {vector} *)(zero + {column * tile.lanes})" for column in range(vectors)]
@@ -392,7 +338,7 @@ def _tile(tile: FloatTile) -> str:
 def _window_tile(tile: FloatTile) -> str:
     """``c[r][n] = sum over k and t of a[r * a_row + k * a_step + taps[t]] * b[(k * count + t) * b_row + n]``."""
     taps = "const int64_t *taps, int64_t count, "
-    kind, vector, rows, vectors = ELEMENTS[tile.dtype], tile.vector.name, tile.rows, tile.vectors
+    kind, rows = ELEMENTS[tile.dtype], tile.rows
     about = "" if tile.stored is None else f" of {tile.stored}"
     shape = f"{rows} window{'s' * (rows > 1)} on a, {tile.width} columns{about} of b"
     lines = [
@@ -402,7 +348,7 @@ def _window_tile(tile: FloatTile) -> str:
         f"        {taps}const {tile.stored_type} *b, int64_t b_row, {kind} *c, int64_t c_row)",
         "{",
         "#if defined(__GNUC__)",
-        *zero_sums(vector, rows, vectors, 1),
+        *zero_tile(tile, 1),
         "    for (; k > 0; --k, a += a_step) {",
         "#pragma GCC unroll 1 /* unrolled, the elements of several taps would need more registers than there are */",
         "        for (int64_t t = 0; t < count; ++t, b += b_row) {",
@@ -431,7 +377,7 @@ def stores(tile: FloatTile, splits: int) -> Iterator[str]:
     for row in range(tile.rows):
         for column in range(tile.vectors):
             total = " + ".join(sum_name(row, column, split) for split in range(splits))
-            yield f"    *({tile.vector.name} *)(c + {row} * c_row + {column * tile.lanes}) = {total};"
+            yield f"    *({tile.vector_of(column).name} *)(c + {row} * c_row + {column * tile.lanes}) = {total};"
 
 
 def _times(count: int, name: str) -> str:
@@ -452,6 +398,16 @@ def zero_sums(vector: str, rows: int, vectors: int, splits: int) -> list[str]:
     return lines
 
 
+def zero_tile(tile: FloatTile, splits: int) -> list[str]:
+    """The same for the sums of a tile, of which the last may be half as wide."""
+    if not tile.has_half:
+        return zero_sums(tile.vector.name, tile.rows, tile.vectors, splits)
+    last = tile.vectors - 1
+    names = [sum_name(row, last, split) for row in range(tile.rows) for split in range(splits)]
+    half = f"    {tile.vector_of(last).name} {', '.join(f'{name} = {{0}}' for name in names)};"
+    return [*(zero_sums(tile.vector.name, tile.rows, last, splits) if last else []), half]
+
+
 def element(tile: FloatTile) -> str:
     """The same without vectors: the number in a column, less a zero point."""
     zero = " - zero[n]" * tile.has_zero
@@ -469,17 +425,21 @@ def element(tile: FloatTile) -> str:
 
 def products(tile: FloatTile, split: int, left: str = "a") -> list[str]:
     """One step of all sums: the columns are loaded once, every row's number meets all of them."""
-    vector, fma, vectors = tile.vector.name, tile.vector.fma, tile.vectors
+    vectors = tile.vectors
     mark = f"_{split}" if split else ""
     at = "" if split == 0 else f" + {_times(split, 'b_row')}"
-    loads = [f"b{column}{mark} = {tile.loaded(column, at)}" for column in range(vectors)]
-    lines = [f"        const {vector} {', '.join(loads)};"]
+    lines = []
+    for kind in dict.fromkeys(map(tile.vector_of, range(vectors))):
+        own = [column for column in range(vectors) if tile.vector_of(column) == kind]
+        loads = [f"b{column}{mark} = {tile.loaded(column, at)}" for column in own]
+        lines.append(f"        const {kind.name} {', '.join(loads)};")
     for row in range(tile.rows):
         ahead = f" + {_times(split, 'a_step')}" if split else ""
         factor = tile.number(f"{left}[{row} * a_row{ahead}]")
         steps = [
-            f"{sum_name(row, column, split)} = {fma}({factor}, b{column}{mark}, {sum_name(row, column, split)});"
+            f"{name} = {tile.vector_of(column).fma}({factor}, b{column}{mark}, {name});"
             for column in range(vectors)
+            for name in [sum_name(row, column, split)]
         ]
         lines.append(f"        {' '.join(steps)}")
     return lines

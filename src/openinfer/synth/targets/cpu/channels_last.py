@@ -1,0 +1,158 @@
+"""Which activations have their channels last in memory: ``[n, y, x, c]``, whatever the order of a graph's axes.
+
+A depthwise convolution then has vectors of channels, and one of 1 x 1 is a product of matrices as they lie. Only values
+between kernels are concerned: what callers see has the order of the graph. Kernels know the order of a buffer by its
+strides, so that nothing else changes.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from openinfer.loops.affine import variables
+from openinfer.loops.dim import is_symbolic
+from openinfer.loops.ir import Contraction, Kernel, Structure, walk
+from openinfer.loops.rewrite import with_buffers
+from openinfer.synth.program.ir import KernelStep, Mark, Program, Storage, Value
+from openinfer.synth.program.liveness import definitions, uses
+from openinfer.synth.targets.cpu.channel_taps import channel_windows_of
+from openinfer.synth.targets.cpu.machine import CpuMachine
+from openinfer.synth.targets.cpu.memory_order import in_memory_order, jumps
+from openinfer.synth.targets.cpu.product import without_single
+
+_CHANNELS = 1
+"""The axis of channels; before it there is that of samples, behind it at least one of positions."""
+_JUMP = 3.0
+"""What an element costs whose neighbours are not read next, in elements of depthwise convolutions."""
+_LEAST_RANK = 3
+
+
+@dataclass(frozen=True)
+class ChannelsLast:
+    """The pass: values between depthwise convolutions and what is around them get another order in memory."""
+
+    machine: CpuMachine
+
+    def run(self, program: Program) -> Program:
+        """The program with kernels that know the strides of such values."""
+        if not self.machine.vector_bits:
+            return program
+        chosen = ChannelGroups(program, self.machine).chosen()
+        return program.map_kernels(lambda step: (_relaid(step, chosen),)) if chosen else program
+
+
+def strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """Those of a tensor whose channels are last.
+
+    >>> strides((1, 64, 25, 5))
+    (8000, 1, 320, 64)
+    """
+    _, channels, *places = shape
+    inner = [channels * prod(places[at + 1 :]) for at in range(len(places))]
+    return channels * prod(places), 1, *inner
+
+
+def _relaid(step: KernelStep, chosen: Mapping[Value, tuple[int, ...]]) -> KernelStep:
+    """A call with the strides of its operands in its kernel, whose loops follow these."""
+    kernel = step.kernel
+    pairs = [*zip(kernel.inputs, step.inputs, strict=True), *zip(kernel.outputs, step.outputs, strict=True)]
+    moved = {
+        buffer.name: replace(buffer, strides=chosen[operand])
+        for buffer, operand in pairs
+        if isinstance(operand, Value) and operand in chosen
+    }
+    if not moved:
+        return step
+    found = in_memory_order(with_buffers(kernel, moved))
+    known = dict(zip((one.name for one in kernel.scratch), step.scratch, strict=True))
+    memory = tuple(
+        known.get(one.name) or Value(f"{step.outputs[0].name}_{one.name}", one.dtype, one.shape)
+        for one in found.scratch
+    )
+    return replace(step, kernel=found, scratch=memory)
+
+
+class ChannelGroups:
+    """Values that kernels have in common, and whether another order pays for all of them."""
+
+    def __init__(self, program: Program, machine: CpuMachine) -> None:
+        self._machine = machine
+        self._steps = [step for step in program.steps() if isinstance(step, KernelStep)]
+        self._values = self._candidates(program)
+        self._group = {value: value for value in self._values}
+
+    def chosen(self) -> dict[Value, tuple[int, ...]]:
+        """The values of all groups for which it pays, with their strides."""
+        for step in self._steps:
+            own = list(self._own(step))
+            for one in own[1:]:
+                self._group[self._root(one)] = self._root(own[0])
+        gains: dict[Value, float] = {}
+        refused: set[Value] = set()
+        laid = {value: strides(value.shape) for value in self._values}
+        for step in self._steps:
+            own = list(self._own(step))
+            if not own:
+                continue
+            gain = self.gain(_relaid(step, laid).kernel)
+            root = self._root(own[0])
+            if gain is None:
+                refused.add(root)
+            else:
+                gains[root] = gains.get(root, 0.0) + gain
+        return {
+            value: own
+            for value, own in laid.items()
+            if (root := self._root(value)) not in refused and gains.get(root, 0.0) > 0
+        }
+
+    def _root(self, value: Value) -> Value:
+        while self._group[value] is not value:
+            value = self._group[value]
+        return value
+
+    def _own(self, step: KernelStep) -> Iterator[Value]:
+        operands = dict.fromkeys(one for one in (*step.inputs, *step.outputs) if isinstance(one, Value))
+        return (one for one in operands if one in self._values)
+
+    def _candidates(self, program: Program) -> dict[Value, None]:
+        """The values that only kernels touch, of floats, with several channels and positions."""
+        made = dict.fromkeys(value for step in self._steps for value in step.outputs)
+        elsewhere = {*program.outputs.values(), *program.inputs.values(), *program.homes.values()}
+        for step in program.steps():
+            if not isinstance(step, KernelStep | Mark):
+                elsewhere |= {*uses(step), *definitions(step)}
+        for params in program.params.values():
+            elsewhere |= {*params.args, *params.results}
+        for step in self._steps:
+            elsewhere |= {*step.scalars, *step.scratch}
+            if any(isinstance(one, Structure) for one in walk(step.kernel.body)):
+                elsewhere |= {one for one in (*step.inputs, *step.outputs) if isinstance(one, Value)}
+        return {value: None for value in made if value not in elsewhere and _has_channels(value)}
+
+    def gain(self, kernel: Kernel) -> float | None:
+        """What a kernel gains, in elements; None where it has no good way with such an order."""
+        gain = -_JUMP * jumps(kernel)
+        for one in walk(kernel.body):
+            if not isinstance(one, Contraction):
+                continue
+            own = without_single(one)
+            if channel_windows_of(own, self._machine) is not None:
+                gain += prod(own.extents)
+            elif _is_grouped(own):
+                return None
+        return gain
+
+
+def _has_channels(value: Value) -> bool:
+    if len(value.shape) < _LEAST_RANK or value.is_home or value.storage is not Storage.ARENA:
+        return False
+    if any(map(is_symbolic, value.shape)) or value.dtype.name not in ("f32", "f64"):
+        return False
+    return value.shape[_CHANNELS] > 1 and prod(value.shape[_CHANNELS + 1 :]) > 1
+
+
+def _is_grouped(one: Contraction) -> bool:
+    """Whether an index chooses channels of both factors: a convolution in groups."""
+    left, right = (variables(*part) for part in (one.a_index, one.b_index))
+    return any(var.name in left and var.name in right for var in one.free)

@@ -1,0 +1,184 @@
+"""Loops in the order of memory: the innermost one runs over elements that are contiguous in what is stored.
+
+Of loops that are parallel any order is as good, but for caches and vectors. A reduction whose terms are contiguous
+across results, not along them, has its accumulators in memory: it adds to all of them in turn.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+
+from openinfer.loops.affine import Affine, position, variables
+from openinfer.loops.blocked import BLOCK
+from openinfer.loops.dim import Dim, is_same
+from openinfer.loops.ir import (
+    Alloc,
+    Binary,
+    Buffer,
+    Const,
+    Contraction,
+    For,
+    Kernel,
+    Load,
+    Local,
+    LoopKind,
+    Scalar,
+    ScalarVar,
+    SetLocal,
+    Space,
+    Statement,
+    Store,
+    scalars,
+    visit,
+    walk,
+)
+from openinfer.loops.rewrite import changed, straightened, with_bodies, with_scalars
+
+
+def in_memory_order(kernel: Kernel) -> Kernel:
+    """The kernel with its parallel loops in the order in which they move over what they store."""
+    taken = {one.name for one in (*kernel.inputs, *kernel.outputs, *kernel.scratch)}
+    body = _Order(taken).statements(straightened(kernel.body))
+    return replace(kernel, body=body)
+
+
+def jumps(kernel: Kernel) -> int:
+    """How many elements innermost loops touch whose neighbours they do not touch next, in buffers with strides."""
+    return sum(_jumps(one) for one in walk(kernel.body) if isinstance(one, For) and _is_innermost(one))
+
+
+def _is_innermost(loop: For) -> bool:
+    return not any(isinstance(one, For | Contraction) for one in walk(loop.body))
+
+
+def _jumps(loop: For) -> int:
+    touched: dict[Buffer, None] = {}
+    for one in walk(loop.body):
+        found = [(one.buffer, one.index)] if isinstance(one, Store) else []
+        loads = [part for value in scalars(one) for part in visit(value) if isinstance(part, Load)]
+        for buffer, index in (*found, *((load.buffer, load.index) for load in loads)):
+            place = position(buffer, index) if buffer.strides is not None else Affine(0, {})
+            if place is None or not (is_same(place.step(loop.index), 0) or is_same(place.step(loop.index), 1)):
+                touched[buffer] = None
+    return sum(prod(map(int, buffer.shape)) for buffer in touched)
+
+
+class _Order:
+    def __init__(self, taken: set[str]) -> None:
+        self._taken = taken
+
+    def statements(self, body: Sequence[Statement]) -> tuple[Statement, ...]:
+        """Statements with their nests in order; those that are no nests, with what is in them."""
+        return tuple(made for one in body for made in self._ordered(one))
+
+    def _ordered(self, statement: Statement) -> tuple[Statement, ...]:
+        if not _is_parallel(statement):
+            return (with_bodies(statement, self.statements),)
+        assert isinstance(statement, For)
+        loops, inner = _nest(statement)
+        place = _stored(inner)
+        if place is None or any(variables(loop.extent) for loop in loops):
+            return (with_bodies(statement, self.statements),)
+        order = sorted(loops, key=lambda loop: -abs(_step(place, loop.index)))
+        last = order[-1]
+        body = self._side_by_side(last, inner) if is_same(_step(place, last.index), 1) else None
+        if body is None:
+            body = (replace(last, body=inner),)
+        for loop in reversed(order[:-1]):
+            body = (replace(loop, body=body),)
+        return body
+
+    def _side_by_side(self, loop: For, body: Sequence[Statement]) -> tuple[Statement, ...] | None:
+        """A loop over results, each with a reduction in it, as a reduction over all of them; None for others."""
+        match tuple(body):
+            case (Local() as local, For(kind=LoopKind.SERIAL) as reduction, Store() as store):
+                pass
+            case _:
+                return None
+        loops, inner = _nest(reduction)
+        if len(inner) != 1 or not isinstance(inner[0], SetLocal) or inner[0].var != local.var:
+            return None
+        next_total = inner[0].value
+        if any(loop.index.name in variables(one.extent) for one in loops) or not _is_across(next_total, loop):
+            return None
+        is_sum = isinstance(next_total, Binary) and next_total.op == "add"
+        counts = [_count(one) for one in loops]
+        is_long = is_sum and max(prod(counts[:-1]), counts[-1]) > BLOCK
+        if not (_count(loop) and all(counts)) or is_long:
+            return None
+        totals = self._memory(local, loop)
+        here = Load(totals, (loop.index,))
+
+        def each(target: Buffer, value: Scalar) -> For:
+            return replace(loop, body=(Store(target, (loop.index,), value),))
+
+        def added(target: Buffer) -> For:
+            own = Load(target, (loop.index,))
+            return each(target, changed(next_total, lambda part: own if part == local.var else None))
+
+        work: tuple[Statement, ...]
+        memory: tuple[Statement, ...] = (Alloc(totals),)
+        if is_sum and len(loops) > 1:
+            # A sum of partial sums, one for each iteration of the outer loops: none takes in too many terms.
+            parts = self._memory(local, loop)
+            zero = Const(0, local.var.dtype)
+            work = (replace(loops[-1], body=(added(parts),)),)
+            work = (each(parts, zero), *work, each(totals, here + Load(parts, (loop.index,))))
+            memory = (*memory, Alloc(parts))
+            rest = loops[:-1]
+        else:
+            work, rest = (added(totals),), loops
+        for one in reversed(rest):
+            work = (replace(one, body=work),)
+        final = with_scalars(store, lambda value: changed(value, lambda part: here if part == local.var else None))
+        return (*memory, each(totals, local.value), *work, replace(loop, body=(final,)))
+
+    def _memory(self, local: Local, loop: For) -> Buffer:
+        number = 0
+        while f"{local.var.name}_all{number}" in self._taken:
+            number += 1
+        name = f"{local.var.name}_all{number}"
+        self._taken.add(name)
+        return Buffer(name, local.var.dtype, (_count(loop),), Space.SCRATCH)
+
+
+def _is_parallel(statement: Statement) -> bool:
+    return isinstance(statement, For) and statement.kind is LoopKind.PARALLEL and statement.bind is None
+
+
+def _nest(loop: For) -> tuple[list[For], tuple[Statement, ...]]:
+    """A loop and those directly in it, of its kind, with what is in the innermost."""
+    loops = [loop]
+    while len(loops[-1].body) == 1:
+        (inner,) = loops[-1].body
+        if not isinstance(inner, For) or inner.kind is not loop.kind or inner.bind is not None:
+            break
+        loops.append(inner)
+    return loops, loops[-1].body
+
+
+def _count(loop: For) -> int:
+    """How many iterations a loop has, or 0 if only a run knows that."""
+    extent = loop.extent.value if isinstance(loop.extent, Const) else 0
+    return 0 if isinstance(extent, Dim) else int(extent)
+
+
+def _stored(body: Sequence[Statement]) -> Affine | None:
+    """Where statements store, if that is one place that is a sum of indices."""
+    stores = [one for one in walk(tuple(body)) if isinstance(one, Store)]
+    found = {(one.buffer, one.index) for one in stores}
+    if len(found) != 1:
+        return None
+    ((buffer, index),) = found
+    return position(buffer, index)
+
+
+def _step(place: Affine, var: ScalarVar) -> int:
+    return int(place.step(var))
+
+
+def _is_across(value: Scalar, loop: For) -> bool:
+    """Whether what is read is contiguous along a loop, wherever it depends on it."""
+    loads = [part for part in visit(value) if isinstance(part, Load)]
+    places = [position(one.buffer, one.index) for one in loads if loop.index.name in variables(*one.index)]
+    return bool(places) and all(place is not None and is_same(place.step(loop.index), 1) for place in places)
