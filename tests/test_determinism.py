@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-SEEDS = 10
+SEEDS = 5
+"""One for each of the surroundings, and no two orders alike."""
 ROOT = Path(__file__).parents[1]
 SURROUNDINGS = (
     {"LC_ALL": "C", "TZ": "UTC", "SOURCE_DATE_EPOCH": "0"},
@@ -35,7 +36,7 @@ def _digests(folder: Path, seed: int) -> list[str]:
     return ended.stdout.splitlines()
 
 
-def test_ten_surroundings_give_the_same_graphs_errors_models_and_code(tmp_path: Path) -> None:
+def test_five_surroundings_give_the_same_graphs_errors_models_and_code(tmp_path: Path) -> None:
     with ThreadPoolExecutor(2) as pool:
         first, *others = pool.map(partial(_digests, tmp_path), range(SEEDS))
     assert len(first) > 15

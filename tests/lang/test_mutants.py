@@ -11,7 +11,7 @@ from tests.lang.sources import sources
 from openinfer.errors import GraphError
 from openinfer.lang import graph, parse
 
-CHUNKS, CHUNK = 5, 1000
+CHUNKS, CHUNK = 3, 1000
 SEED = 20240301
 
 

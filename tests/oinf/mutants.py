@@ -53,10 +53,10 @@ def mutant(seed: int, index: int) -> Mutant:
     return replace(made, label=f"{seed}:{index} {name}: {made.label}")
 
 
-def truncations(name: str) -> Iterator[Mutant]:
-    """A seed cut off at every byte, as it is and with a header that says so."""
+def truncations(name: str, step: int = 1) -> Iterator[Mutant]:
+    """A seed cut off at every so many-th byte and at the last one, as it is and with a header that says so."""
     data = seeds()[name]
-    for end in range(len(data)):
+    for end in sorted({*range(0, len(data), step), len(data) - 1}):
         yield Mutant(f"{name} cut at {end}", data[:end])
         if end >= FILE_SIZE_AT + 8:
             yield Mutant(f"{name} cut at {end}, file_size repaired", with_file_size(data[:end]))

@@ -3,13 +3,12 @@
 ``make test-c`` asks for everything: generated code as users compile it, and with every check for undefined behaviour.
 """
 
-import os
 import shutil
 from collections.abc import Iterable
 
-from openinfer.synth.run.library import FLAGS
+from tests.everything import HAS_EVERYTHING
 
-HAS_EVERYTHING = os.environ.get("OPENINFER_TEST_CHECKS") == "all"
+from openinfer.synth.run.library import FLAGS
 
 FAST = ("-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-fno-math-errno")
 QUICK = tuple("-O0" if flag == "-O1" else flag for flag in FAST)

@@ -121,6 +121,12 @@ def cases_of(name: str, dtype: DType, most: int | None = None) -> Iterator[Case]
     yield from (cases[pick] for pick in picks)
 
 
+def spread(record: OpRecord, step: int) -> tuple[DType, ...]:
+    """One in so many of the dtypes of an op, not the same ones for every op."""
+    first = crc32(record.name.encode()) % min(step, len(record.dtypes))
+    return tuple(record.dtypes[first::step])
+
+
 def compiled(
     cases: Sequence[Prepared], folder: Path, options: Sequence[str] = ("-O1",), cc: str = "gcc"
 ) -> ctypes.CDLL:

@@ -6,7 +6,8 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import pytest
-from tests.synth.flags import COMPILERS, HAS_EVERYTHING
+from tests.everything import HAS_EVERYTHING
+from tests.synth.flags import COMPILERS
 from tests.synth.in_c import HEAD, Prepared, cases_of, prepared
 from tests.synth.small_models import SMALL_MODELS
 from tests.synth.standalone import NUMERICS, WARNINGS

@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.everything import HAS_EVERYTHING
 from tests.synth.both_ways import agree, compare, planned
-from tests.synth.flags import COMPILERS, FAST, HAS_EVERYTHING, USUAL
+from tests.synth.flags import COMPILERS, FAST, USUAL
 from tests.synth.table_graphs import is_valid, part_graph, table_graph
 
 from openinfer import Code, ModelLoader, Simulator, Tensor, bind, graph

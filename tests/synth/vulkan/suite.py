@@ -16,9 +16,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
 from traceback import format_exc
-from zlib import crc32
 
-from tests.synth.in_c import cases_of, judge
+from tests.synth.in_c import cases_of, judge, spread
 from tests.synth.suite import RECORD, Device, Verdict, recorded
 from tests.synth.vulkan.on_device import (
     FLAGS,
@@ -33,7 +32,6 @@ from tests.synth.vulkan.on_device import (
 )
 from tests.synth.vulkan.spirv import problems
 
-from openinfer.dtypes import DType
 from openinfer.loops.ir import Alloc, Space, walk
 from openinfer.ops import OPS, OpRecord
 from openinfer.ops.agreement import Contract
@@ -46,12 +44,6 @@ _AT_ONCE = 8
 """Ops of one program."""
 _IN_A_SHADER = 12
 """Cases of one shader: a device reads all of it for each of them, and the compiler takes long to start."""
-
-
-def spread(record: OpRecord, step: int) -> tuple[DType, ...]:
-    """One in so many of the dtypes of an op, not the same ones for every op."""
-    first = crc32(record.name.encode()) % min(step, len(record.dtypes))
-    return tuple(record.dtypes[first::step])
 
 
 def cases(record: OpRecord, most: int | None, numerics: Numerics = NUMERICS, step: int = 1) -> list[Prepared]:

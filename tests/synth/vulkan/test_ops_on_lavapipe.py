@@ -4,9 +4,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.synth.flags import HAS_EVERYTHING
+from tests.everything import HAS_EVERYTHING
+from tests.synth.in_c import spread
 from tests.synth.vulkan.on_device import Module, prepared, run_modules
-from tests.synth.vulkan.suite import batches, cases, module_of, spread, verdict_of
+from tests.synth.vulkan.suite import batches, cases, module_of, verdict_of
 
 from openinfer.dtypes import DTYPES
 from openinfer.ops import OPS, Case
