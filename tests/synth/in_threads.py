@@ -27,7 +27,7 @@ from openinfer.synth.targets.cpu.machine import CpuMachine
 from openinfer.synth.targets.target import Passes
 
 WORTH = 200.0
-"""Nanoseconds from which on large cases are divided, where kernels of real graphs must take 15,000."""
+"""Nanoseconds from which on large cases are divided, where kernels of real graphs must take 3,000."""
 NODES = 48
 """Of a graph: the time of a compiler grows faster than a file."""
 

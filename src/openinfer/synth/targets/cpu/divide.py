@@ -55,9 +55,8 @@ class Divide:
 
     threads: int | None = None
     """None: as many as the device has cores."""
-    worth: float = 15_000.0
-    """A kernel that takes fewer nanoseconds is not divided: on a machine with other work to do,
-    waiting for a thread takes longer than that."""
+    worth: float = 3_000.0
+    """A kernel that takes fewer nanoseconds is not divided: handing over its parts would take as long."""
 
     def run(self, program: Program) -> Program:
         """The program with divided kernels."""
