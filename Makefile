@@ -85,7 +85,7 @@ test-c: $(VENV)/.dev tools
 	$(SUITE) --device host --together --cc gcc clang --level 0 --cases 1
 	$(SUITE) --device host --together --cc gcc clang --level 1 --sanitize --cases 1
 	$(SUITE) --device host --level 1 --cases 1 --threads 2 3 4
-	OPENINFER_TEST_CHECKS=all OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 tests/synth tests/importing tests/differential/test_found.py
+	OPENINFER_TEST_CHECKS=all OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 tests/synth tests/loops tests/importing tests/differential/test_found.py
 
 # On the Vulkan device that this machine has, if it has only one: lavapipe. Every op on every dtype, once more with the
 # validation layers; whole projects, with layers that also look into shaders; models; random graphs and programs in the

@@ -1,5 +1,6 @@
 """Relative links in the Markdown files of the repository lead to files that exist, and to headings in them."""
 
+import os
 import re
 from pathlib import Path
 
@@ -12,13 +13,11 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 def pages() -> list[str]:
     """All Markdown files, except those in folders that builds and tools make."""
-    found = [path.relative_to(ROOT) for path in ROOT.rglob("*.md")]
-    kept = [
-        path
-        for path in found
-        if not any(part.startswith(".") or part in ("build", "node_modules") for part in path.parts)
-    ]
-    return sorted(path.as_posix() for path in kept)
+    found: list[str] = []
+    for folder, inside, files in os.walk(ROOT):
+        inside[:] = [name for name in inside if not name.startswith(".") and name not in ("build", "node_modules")]
+        found += [(Path(folder) / name).relative_to(ROOT).as_posix() for name in files if name.endswith(".md")]
+    return sorted(name for name in found if not name.startswith("."))
 
 
 def anchors(text: str) -> set[str]:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tests.sim.concurrent_graphs import made_illegal, random_graph
 
-from openinfer import Executor, Simulator, graph
+from openinfer import Executor, Graph, Simulator, graph
 from openinfer.check import check
 from openinfer.errors import Code, Diagnostic
 from openinfer.lang import parse
@@ -34,8 +34,8 @@ def consumers_first(tasks: Sequence[Task]) -> Task:
     return tasks[-1]
 
 
-def outcome(text: str, scheduler: "str | Choose") -> bytes:
-    executor: Executor = Simulator(scheduler=scheduler).make_executor(graph(text))
+def outcome(parsed: Graph, scheduler: "str | Choose") -> bytes:
+    executor: Executor = Simulator(scheduler=scheduler).make_executor(parsed)
     for _ in range(STEPS):
         executor.run_step()
     state = executor.save_state()
@@ -46,12 +46,13 @@ def outcome(text: str, scheduler: "str | Choose") -> bytes:
 @pytest.mark.parametrize("seed", range(GRAPHS))
 def test_a_legal_graph_gives_one_result_under_fifty_schedules(seed: int) -> None:
     text = random_graph(seed)
-    wanted = outcome(text, "sequential")
-    assert outcome(text, consumers_first) == wanted
+    parsed = graph(text)
+    wanted = outcome(parsed, "sequential")
+    assert outcome(parsed, consumers_first) == wanted
     for schedule in range(SCHEDULES - 12):
-        assert outcome(text, interleaving(schedule)) == wanted, (text, schedule)
+        assert outcome(parsed, interleaving(schedule)) == wanted, (text, schedule)
     for _ in range(10):
-        assert outcome(text, "threaded") == wanted, text
+        assert outcome(parsed, "threaded") == wanted, text
     leftover = [thread.name for thread in threading.enumerate() if thread.name.startswith("openinfer")]
     assert leftover == []
 
