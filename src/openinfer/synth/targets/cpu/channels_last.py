@@ -1,6 +1,6 @@
 """Which activations have their channels last in memory: ``[n, y, x, c]``, whatever the order of a graph's axes.
 
-A depthwise convolution then has vectors of channels, and one of 1 x 1 is a product of matrices as they lie. Only values
+A depthwise convolution then has vectors of channels, and others store their results as they compute them. Only values
 between kernels are concerned: what callers see has the order of the graph. Kernels know the order of a buffer by its
 strides, so that nothing else changes.
 """
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from openinfer.loops.affine import variables
+from openinfer.loops.affine import position, variables
 from openinfer.loops.dim import is_symbolic
 from openinfer.loops.ir import Contraction, Kernel, Structure, walk
 from openinfer.loops.rewrite import with_buffers
@@ -22,6 +22,8 @@ from openinfer.synth.targets.cpu.product import without_single
 
 _CHANNELS = 1
 """The axis of channels; before it there is that of samples, behind it at least one of positions."""
+_TRANSPOSED = 0.2
+"""What a result gains that is stored as it was computed, in the same unit."""
 _JUMP = 3.0
 """What an element costs whose neighbours are not read next, in elements of depthwise convolutions."""
 _LEAST_RANK = 3
@@ -29,7 +31,7 @@ _LEAST_RANK = 3
 
 @dataclass(frozen=True)
 class ChannelsLast:
-    """The pass: values between depthwise convolutions and what is around them get another order in memory."""
+    """The pass: values between convolutions get another order in memory, where that pays."""
 
     machine: CpuMachine
 
@@ -79,41 +81,64 @@ class ChannelGroups:
         self._machine = machine
         self._steps = [step for step in program.steps() if isinstance(step, KernelStep)]
         self._values = self._candidates(program)
-        self._group = {value: value for value in self._values}
+        self._gains: dict[tuple[int, tuple[Value, ...]], float | None] = {}
 
     def chosen(self) -> dict[Value, tuple[int, ...]]:
-        """The values of all groups for which it pays, with their strides."""
-        for step in self._steps:
-            own = list(self._own(step))
+        """The values of all groups for which it pays, with their strides.
+
+        In a group for which it does not, the values leave by which some kernel loses, and what is left is looked at
+        again.
+        """
+        while True:
+            groups = self._groups()
+            losing = [group for group in groups if not self._pays(group)]
+            leaving = {
+                value
+                for group in losing
+                for step in group
+                if (gain := self._gain_of(step)) is None or gain < 0
+                for value in self._own(step)
+            }
+            if not leaving:
+                kept = dict.fromkeys(value for group in groups if group not in losing for value in self._in(group))
+                return {value: strides(value.shape) for value in kept}
+            self._values = {value: None for value in self._values if value not in leaving}
+
+    def _groups(self) -> list[list[KernelStep]]:
+        """The kernels of each group: those that have values in common, directly or by others."""
+        root = {value: value for value in self._values}
+
+        def found(value: Value) -> Value:
+            while root[value] is not value:
+                value = root[value]
+            return value
+
+        touching = [(step, own) for step in self._steps if (own := self._own(step))]
+        for _, own in touching:
             for one in own[1:]:
-                self._group[self._root(one)] = self._root(own[0])
-        gains: dict[Value, float] = {}
-        refused: set[Value] = set()
-        laid = {value: strides(value.shape) for value in self._values}
-        for step in self._steps:
-            own = list(self._own(step))
-            if not own:
-                continue
-            gain = self.gain(_relaid(step, laid).kernel)
-            root = self._root(own[0])
-            if gain is None:
-                refused.add(root)
-            else:
-                gains[root] = gains.get(root, 0.0) + gain
-        return {
-            value: own
-            for value, own in laid.items()
-            if (root := self._root(value)) not in refused and gains.get(root, 0.0) > 0
-        }
+                root[found(one)] = found(own[0])
+        groups: dict[Value, list[KernelStep]] = {}
+        for step, own in touching:
+            groups.setdefault(found(own[0]), []).append(step)
+        return list(groups.values())
 
-    def _root(self, value: Value) -> Value:
-        while self._group[value] is not value:
-            value = self._group[value]
-        return value
+    def _in(self, group: Sequence[KernelStep]) -> Iterator[Value]:
+        return (value for step in group for value in self._own(step))
 
-    def _own(self, step: KernelStep) -> Iterator[Value]:
+    def _pays(self, group: Sequence[KernelStep]) -> bool:
+        gains = [self._gain_of(step) for step in group]
+        return None not in gains and sum(gain for gain in gains if gain is not None) > 0
+
+    def _gain_of(self, step: KernelStep) -> float | None:
+        own = self._own(step)
+        key = id(step), own
+        if key not in self._gains:
+            self._gains[key] = self.gain(_relaid(step, {value: strides(value.shape) for value in own}).kernel)
+        return self._gains[key]
+
+    def _own(self, step: KernelStep) -> tuple[Value, ...]:
         operands = dict.fromkeys(one for one in (*step.inputs, *step.outputs) if isinstance(one, Value))
-        return (one for one in operands if one in self._values)
+        return tuple(one for one in operands if one in self._values)
 
     def _candidates(self, program: Program) -> dict[Value, None]:
         """The values that only kernels touch, of floats, with several channels and positions."""
@@ -141,7 +166,16 @@ class ChannelGroups:
                 gain += prod(own.extents)
             elif _is_grouped(own):
                 return None
+            elif own.out.strides is not None:
+                gain += self._results(own)
         return gain
+
+    def _results(self, one: Contraction) -> float:
+        """What results gain that need not be transposed; vectors of fewer channels than lanes are mostly empty."""
+        place = position(one.out, one.out_index)
+        channels = [extent for var, extent in zip(one.free, one.extents, strict=True) if place and place.step(var) == 1]
+        is_full = bool(channels) and channels[0] >= self._machine.lanes(one.accumulator.bits)
+        return (_TRANSPOSED if is_full else -1.0) * prod(one.extents)
 
 
 def _has_channels(value: Value) -> bool:

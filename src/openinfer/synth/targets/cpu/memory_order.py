@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
-from openinfer.loops.affine import Affine, position, variables
+from openinfer.loops.affine import Affine, affine, position, variables
 from openinfer.loops.blocked import BLOCK
-from openinfer.loops.dim import Dim, is_same
+from openinfer.loops.dim import is_same
 from openinfer.loops.ir import (
     Alloc,
     Binary,
@@ -33,6 +33,7 @@ from openinfer.loops.ir import (
     walk,
 )
 from openinfer.loops.rewrite import changed, straightened, with_bodies, with_scalars
+from openinfer.synth.targets.cpu.spread import count_of, spread
 
 
 def in_memory_order(kernel: Kernel) -> Kernel:
@@ -57,10 +58,21 @@ def _jumps(loop: For) -> int:
         found = [(one.buffer, one.index)] if isinstance(one, Store) else []
         loads = [part for value in scalars(one) for part in visit(value) if isinstance(part, Load)]
         for buffer, index in (*found, *((load.buffer, load.index) for load in loads)):
-            place = position(buffer, index) if buffer.strides is not None else Affine(0, {})
-            if place is None or not (is_same(place.step(loop.index), 0) or is_same(place.step(loop.index), 1)):
+            if buffer.strides is not None and _step_of(buffer, index, loop.index) not in (0, 1):
                 touched[buffer] = None
     return sum(prod(map(int, buffer.shape)) for buffer in touched)
+
+
+def _step_of(buffer: Buffer, index: Sequence[Scalar], var: ScalarVar) -> int | None:
+    """How far apart an index of a loop moves what is touched; None where that differs."""
+    total = 0
+    for part, step in zip(index, buffer.steps, strict=True):
+        if var.name in variables(part):
+            place = affine(part)
+            if place is None:
+                return None
+            total += int(place.step(var)) * int(step)
+    return total
 
 
 class _Order:
@@ -82,6 +94,8 @@ class _Order:
         order = sorted(loops, key=lambda loop: -abs(_step(place, loop.index)))
         last = order[-1]
         body = self._side_by_side(last, inner) if is_same(_step(place, last.index), 1) else None
+        if body is None and is_same(_step(place, last.index), 1) and any(isinstance(one, For) for one in inner):
+            body = spread(replace(last, body=inner), self._taken)
         if body is None:
             body = (replace(last, body=inner),)
         for loop in reversed(order[:-1]):
@@ -102,9 +116,9 @@ class _Order:
         if any(loop.index.name in variables(one.extent) for one in loops) or not _is_across(next_total, loop):
             return None
         is_sum = isinstance(next_total, Binary) and next_total.op == "add"
-        counts = [_count(one) for one in loops]
+        counts = [count_of(one) for one in loops]
         is_long = is_sum and max(prod(counts[:-1]), counts[-1]) > BLOCK
-        if not (_count(loop) and all(counts)) or is_long:
+        if not (count_of(loop) and all(counts)) or is_long:
             return None
         totals = self._memory(local, loop)
         here = Load(totals, (loop.index,))
@@ -139,7 +153,7 @@ class _Order:
             number += 1
         name = f"{local.var.name}_all{number}"
         self._taken.add(name)
-        return Buffer(name, local.var.dtype, (_count(loop),), Space.SCRATCH)
+        return Buffer(name, local.var.dtype, (count_of(loop),), Space.SCRATCH)
 
 
 def _is_parallel(statement: Statement) -> bool:
@@ -157,16 +171,10 @@ def _nest(loop: For) -> tuple[list[For], tuple[Statement, ...]]:
     return loops, loops[-1].body
 
 
-def _count(loop: For) -> int:
-    """How many iterations a loop has, or 0 if only a run knows that."""
-    extent = loop.extent.value if isinstance(loop.extent, Const) else 0
-    return 0 if isinstance(extent, Dim) else int(extent)
-
-
 def _stored(body: Sequence[Statement]) -> Affine | None:
-    """Where statements store, if that is one place that is a sum of indices."""
+    """Where statements store results, if that is one place that is a sum of indices."""
     stores = [one for one in walk(tuple(body)) if isinstance(one, Store)]
-    found = {(one.buffer, one.index) for one in stores}
+    found = {(one.buffer, one.index) for one in stores if one.buffer.space is not Space.SCRATCH}
     if len(found) != 1:
         return None
     ((buffer, index),) = found
