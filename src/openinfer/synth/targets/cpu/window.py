@@ -136,6 +136,7 @@ def copied(one: Contraction, seen: Sequence[AxisSpan], memory: Buffer) -> tuple[
 def in_memory(buffer: Buffer) -> list[int]:
     """The axes of a buffer, that along which elements are contiguous last.
 
+    >>> from openinfer.dtypes import DTYPES
     >>> in_memory(Buffer("x", DTYPES["f32"], (2, 3, 4), strides=(12, 1, 3)))
     [0, 2, 1]
     """
@@ -145,6 +146,7 @@ def in_memory(buffer: Buffer) -> list[int]:
 def strides_like(buffer: Buffer, shape: Sequence[int]) -> tuple[int, ...] | None:
     """The strides of a copy of what is seen of a buffer, its axes in the same order; None for row-major ones.
 
+    >>> from openinfer.dtypes import DTYPES
     >>> strides_like(Buffer("x", DTYPES["f32"], (2, 3, 4), strides=(12, 1, 3)), (2, 3, 6))
     (18, 1, 3)
     """
