@@ -186,7 +186,7 @@ PROGRAM_BUGS = (
         "            for name in current.astray(needed):\n"
         "                variables.bring_home(name, node.index)\n",
         PROGRAMS,
-        "agree[3]",
+        "agree[4]",
     ),
     Bug(
         "a write of what was read from a table is a view",

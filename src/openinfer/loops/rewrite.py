@@ -259,9 +259,12 @@ def _reached(statements: Statements) -> Statements:
 
 def _simpler(one: Contraction) -> Statements:
     """A contraction without a condition that always holds; one without products, or whose sums nothing uses, stores."""
+    if any(map(_is_empty, one.extents)):
+        return ()
     total = ScalarVar(ACCUMULATOR, one.accumulator)
     is_valid = None if one.valid is None else truth(one.valid)
-    is_read = is_valid is not False and any(part == total for part in visit(one.epilogue))
+    has_terms = is_valid is not False and not any(map(_is_empty, one.reduced))
+    is_read = has_terms and any(part == total for part in visit(one.epilogue))
     if one.template is not None or is_read:
         return (replace(one, valid=None) if is_valid else one,)
     made = replaced(one.epilogue, {total: Const(0, one.accumulator)})
@@ -269,6 +272,10 @@ def _simpler(one: Contraction) -> Statements:
     for variable, extent in zip(reversed(one.free), reversed(one.extents), strict=True):
         body = (For(variable, Const(extent, INDEX), body, LoopKind.PARALLEL),)
     return body
+
+
+def _is_empty(extent: int) -> bool:
+    return type(extent) is int and extent == 0
 
 
 def _has_factors(one: Contraction) -> bool:

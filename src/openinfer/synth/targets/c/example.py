@@ -257,7 +257,8 @@ def _input(project: EmittedProject, key: str, value: Value, place: int) -> tuple
 def _output(project: EmittedProject, key: str, value: Value) -> tuple[list[str], set[Need]]:
     """Statements that print the first elements of an output."""
     printer = ScalarPrinter(C, lambda _buffer: f"out.{project.placed.names.outputs[key]}")
-    is_one = not value.dtype.is_packed and all(is_same(extent, 1) for extent in value.shape)
+    is_one = all(is_same(extent, 1) for extent in value.shape)
+    is_empty = any(is_same(extent, 0) for extent in value.shape)
     element = printer.load(Buffer("out", value.dtype, value.shape), "0" if is_one else "i").atom
     is_float = value.dtype.kind == "float"
     call = f'printf(" %g", (double){element})' if is_float else f'printf(" %lld", (long long){element})'
@@ -272,6 +273,8 @@ def _output(project: EmittedProject, key: str, value: Value) -> tuple[list[str],
         count = f"({text} < {most} ? {text} : {most})"
     shape = ", ".join(map(repr, value.shape))
     label = f"{key}: {value.dtype.name}[{shape}]"
+    if is_empty:
+        return [f'printf("%s =\\n", {string(label)});'], set()
     return [
         f'printf("%s =", {string(label)});',
         f"{call};" if is_one else f"for (int64_t i = 0; i < {count}; ++i) {call};",

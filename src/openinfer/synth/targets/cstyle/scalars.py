@@ -304,19 +304,28 @@ class ScalarPrinter:
         """Sums, differences and products of integers modulo their width: unsigned underneath, where they may wrap."""
         dtype, sign = value.dtype, _PLAIN[value.op]
         is_whole = dtype.kind == "uint" and dtype.bits >= 32
-        if is_whole or (dtype.kind == "int" and self.widths.is_wide(value) and fits(value, self.ranges)):
+        if is_whole or self._is_exact(value):
             return joined(self.code(value.left), sign, self.code(value.right))
-        wide = DTYPES[f"u{max(dtype.bits, 32)}"]
+        return _converted(self.dialect, dtype, self._modulo(value, DTYPES[f"u{max(dtype.bits, 32)}"]))
+
+    def _is_exact(self, value: Binary) -> bool:
+        """Whether signed arithmetic has its width and cannot wrap."""
+        return value.dtype.kind == "int" and self.widths.is_wide(value) and self.widths.fits(value)
+
+    def _modulo(self, value: Binary, wide: DType) -> ExprText:
+        """Arithmetic on unsigned integers in place of signed ones."""
         one, other = (self._unsigned(part, wide) for part in (value.left, value.right))
         if isinstance(value.left, Const) and isinstance(value.right, Const):
             one, other = (_converted(self.dialect, wide, self.code(part)) for part in (value.left, value.right))
-        return _converted(self.dialect, dtype, joined(one, sign, other))
+        return joined(one, _PLAIN[value.op], other)
 
     def _unsigned(self, value: Scalar, wide: DType) -> ExprText:
         """An integer as an unsigned one, next to another that is."""
         match value:
             case Const(number) if not isinstance(number, Dim) and 0 <= number < 2**32:
                 return ExprText(self.dialect.literal(number, DTYPES["u32"]))
+            case Binary("add" | "sub" | "mul", dtype=dtype) if _is_modulo(dtype, wide) and not self._is_exact(value):
+                return self._modulo(value, wide)
             case Cast(operand, dtype) if dtype is not INDEX and dtype.bits == wide.bits and operand.dtype.kind == "int":
                 return _converted(self.dialect, wide, self.code(operand))
             case _:
@@ -343,6 +352,11 @@ class ScalarPrinter:
         if special is not None:
             self.need(special)
         return ExprText(text, Rank.UNARY if text.startswith("-") else Rank.ATOM)
+
+
+def _is_modulo(dtype: DType, wide: DType) -> bool:
+    """Whether arithmetic of a type is that of an unsigned one where it wraps: what wraps inside needs no cast."""
+    return dtype is not INDEX and dtype.kind == "int" and dtype.bits == wide.bits
 
 
 def _is_open_remainder(value: Binary, widths: Widths) -> bool:

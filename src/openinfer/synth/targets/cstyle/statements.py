@@ -126,7 +126,7 @@ class KernelPrinter:
         self.scalars = ScalarPrinter(dialect, lambda buffer: buffer.name)
         if dialect.narrow is not None:
             self.scalars.widths.sizes = narrow_sizes(kernel, bounds)
-            self.scalars.widths.locals = local_ranges(kernel.body)
+        self.scalars.widths.locals = local_ranges(kernel.body)
         self.parts = parts
 
     def run(self, name: str) -> Printed:

@@ -77,14 +77,18 @@ class Widths:
         """What an integer can be where it is computed."""
         return interval(value, self.ranges, facts=self._facts if self.has_two else None)
 
+    def fits(self, value: Binary) -> bool:
+        """Whether arithmetic has a result that its type holds, where it is computed."""
+        return fits(value, self.ranges, self._facts)
+
     def declare(self, name: str, ends: Interval | None) -> str:
         """The type of a variable that is declared now; None in place of what it can be means that nothing is known."""
         self._narrow.discard(name)
         self.ranges.pop(name, None)
-        if ends is None or not self.has_two:
+        if ends is None:
             return self.dialect.index
         self.ranges[name] = ends
-        if fits_narrow(ends):
+        if self.has_two and fits_narrow(ends):
             self._narrow.add(name)
         return self.of(ends)
 
@@ -111,8 +115,7 @@ class Widths:
     def where(self, condition: Scalar, *, holds: bool) -> Iterator[None]:
         """What is computed meanwhile is computed only where a condition holds, or does not."""
         before = self._facts
-        if self.has_two:
-            self._facts = (*before, *facts_of(condition, self.ranges, before, holds=holds))
+        self._facts = (*before, *facts_of(condition, self.ranges, before, holds=holds))
         yield
         self._facts = before
 

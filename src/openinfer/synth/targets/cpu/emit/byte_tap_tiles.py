@@ -8,7 +8,7 @@ from openinfer.loops.ir import Contraction
 from openinfer.synth.targets.cpu.byte_products import FLIP, GROUP
 from openinfer.synth.targets.cpu.byte_taps import ByteTaps, plane_start
 from openinfer.synth.targets.cpu.emit.byte_tiles import Dot
-from openinfer.synth.targets.cpu.emit.tiles import ELEMENTS, sum_name
+from openinfer.synth.targets.cpu.emit.tiles import ELEMENTS, each_row, sum_name
 from openinfer.synth.targets.cpu.emit.tiling import PAD, PANEL, TILE_ROW, counted, offset_from
 from openinfer.synth.targets.cpu.taps import Along
 from openinfer.synth.targets.cpu.tile_shapes import row_sizes
@@ -193,13 +193,14 @@ class ByteTapTile:
         product = f"(uint32_t)a[r * a_row + i] * (uint32_t)x[taps[i / {GROUP}] + {GROUP} * n + i % {GROUP}]"
         lines += [
             "#else",
-            f"    for (int r = 0; r < {self.rows}; ++r) {{",
-            f"        for (int n = 0; n < {width}; ++n) {{",
-            "            uint32_t sum = start[r];",
-            f"            for (int64_t i = 0; i < {GROUP} * count; ++i) sum += {product};",
-            "            c[r * c_row + n] = (int32_t)sum;",
-            "        }",
-            "    }",
+            *each_row(
+                self.rows,
+                f"for (int n = 0; n < {width}; ++n) {{",
+                "    uint32_t sum = start[r];",
+                f"    for (int64_t i = 0; i < {GROUP} * count; ++i) sum += {product};",
+                "    c[r * c_row + n] = (int32_t)sum;",
+                "}",
+            ),
             "#endif",
             "}",
         ]

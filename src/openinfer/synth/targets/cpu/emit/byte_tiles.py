@@ -8,7 +8,7 @@ widened to 16 bits, multiplied and added, which is exact as well, or four times 
 from dataclasses import dataclass
 
 from openinfer.synth.targets.cpu.byte_products import FLIP, GROUP
-from openinfer.synth.targets.cpu.emit.tiles import ELEMENTS, sum_name, zero_sums
+from openinfer.synth.targets.cpu.emit.tiles import ELEMENTS, each_row, sum_name, zero_sums
 from openinfer.synth.targets.cpu.intrinsics import chosen, sets_of
 from openinfer.synth.targets.cstyle.support import Need
 
@@ -180,13 +180,14 @@ def _tile(tile: ByteTile) -> str:
     element = f"(uint32_t)a[r * a_row + i] * (uint32_t)b[i / {GROUP} * {GROUP} * width + {GROUP} * n + i % {GROUP}]"
     lines += [
         "#else",
-        f"    for (int r = 0; r < {rows}; ++r) {{",
-        f"        for (int n = 0; n < {width}; ++n) {{",
-        "            uint32_t sum = 0;",
-        f"            for (int64_t i = 0; i < {GROUP} * k; ++i) sum += {element};",
-        "            c[r * width + n] = (int32_t)sum;",
-        "        }",
-        "    }",
+        *each_row(
+            rows,
+            f"for (int n = 0; n < {width}; ++n) {{",
+            "    uint32_t sum = 0;",
+            f"    for (int64_t i = 0; i < {GROUP} * k; ++i) sum += {element};",
+            "    c[r * width + n] = (int32_t)sum;",
+            "}",
+        ),
         "#endif",
         "}",
     ]

@@ -8,7 +8,7 @@ from openinfer.loops.cse import named
 from openinfer.loops.ir import ACCUMULATOR, Contraction, Load, Scalar, ScalarVar
 from openinfer.loops.rewrite import replaced
 from openinfer.synth.targets.cpu.channel_taps import ChannelTaps
-from openinfer.synth.targets.cpu.emit.tiles import ELEMENTS, VectorType
+from openinfer.synth.targets.cpu.emit.tiles import ELEMENTS, VectorType, each_row
 from openinfer.synth.targets.cpu.emit.tiling import COLUMN, PAD, PANEL, ROW, TILE_ROW, counted, loop, offset_from
 from openinfer.synth.targets.cpu.intrinsics import chosen, sets_of
 from openinfer.synth.targets.cpu.taps import Along
@@ -98,19 +98,20 @@ class ChannelTile:
             *(f"        *({vector} *)(c + {row} * c_row + n) = s{row};" for row in range(self.rows)),
             "    }",
             "#else",
-            f"    for (int r = 0; r < {self.rows}; ++r) {{",
-            "        for (int64_t n = 0; n < channels; ++n) {",
-            f"            {kind} sum = 0;",
-            "            for (int64_t l = 0; l < lines; ++l) {",
-            *(
-                f"                sum += w[(l * {self.taps} + {tap}) * w_row + n]"
-                f" * seen[l * {count} + {self._plain_place(tap)}][first + n];"
-                for tap in range(self.taps)
+            *each_row(
+                self.rows,
+                "for (int64_t n = 0; n < channels; ++n) {",
+                f"    {kind} sum = 0;",
+                "    for (int64_t l = 0; l < lines; ++l) {",
+                *(
+                    f"        sum += w[(l * {self.taps} + {tap}) * w_row + n]"
+                    f" * seen[l * {count} + {self._plain_place(tap)}][first + n];"
+                    for tap in range(self.taps)
+                ),
+                "    }",
+                "    c[r * c_row + n] = sum;",
+                "}",
             ),
-            "            }",
-            "            c[r * c_row + n] = sum;",
-            "        }",
-            "    }",
             "#endif",
             "}",
         ]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from openinfer.synth.targets.cpu.emit.tiles import (
     FloatTile,
     HalfLoad,
+    each_row,
     element,
     products,
     sum_name,
@@ -123,21 +124,23 @@ class GroupTile:
     def _plain(self) -> Iterator[str]:
         tile = self.tile
         number = "oi_from_f16({})" if self.scales == "f16" else "{}"
-        yield f"    for (int r = 0; r < {tile.rows}; ++r) {{"
-        yield f"        for (int n = 0; n < {tile.width}; ++n) {{"
-        yield "            float total = 0;"
-        yield "            for (int64_t g = 0; g < groups; ++g) {"
-        yield "                float part = 0, sum = 0;"
-        yield f"                for (int64_t i = g * {self.group}; i < (g + 1) * {self.group}; ++i) {{"
-        yield f"                    part += a[r * a_row + i * a_step] * {element(tile)};"
-        yield "                    sum += a[r * a_row + i * a_step];"
-        yield "                }"
-        yield f"                total += part * {number.format('scale[g * c_row + n]')};"
-        if self.is_affine:
-            yield f"                total += sum * {number.format('offset[g * c_row + n]')};"
-        else:
-            yield "                (void)sum;"
-        yield "            }"
-        yield "            c[r * c_row + n] = total;"
-        yield "        }"
-        yield "    }"
+
+        def lines() -> Iterator[str]:
+            yield f"for (int n = 0; n < {tile.width}; ++n) {{"
+            yield "    float total = 0;"
+            yield "    for (int64_t g = 0; g < groups; ++g) {"
+            yield "        float part = 0, sum = 0;"
+            yield f"        for (int64_t i = g * {self.group}; i < (g + 1) * {self.group}; ++i) {{"
+            yield f"            part += a[r * a_row + i * a_step] * {element(tile)};"
+            yield "            sum += a[r * a_row + i * a_step];"
+            yield "        }"
+            yield f"        total += part * {number.format('scale[g * c_row + n]')};"
+            if self.is_affine:
+                yield f"        total += sum * {number.format('offset[g * c_row + n]')};"
+            else:
+                yield "        (void)sum;"
+            yield "    }"
+            yield "    c[r * c_row + n] = total;"
+            yield "}"
+
+        return each_row(tile.rows, *lines())

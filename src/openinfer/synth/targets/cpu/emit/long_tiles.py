@@ -31,18 +31,20 @@ class LongTile:
         taps, zero = "const int64_t *taps, int64_t count, " * tile.is_window, f"const {kind} *zero, " * tile.has_zero
         seen, points = "taps, count, " * tile.is_window, "zero, " * tile.has_zero
         ahead = "i * count * b_row" if tile.is_window else "i * b_row"
-        each = f"for (int r = 0; r < {tile.rows}; ++r) for (int n = 0; n < {tile.width}; ++n)"
+        row = "r" if tile.rows > 1 else "0"
+        rows = f"for (int r = 0; r < {tile.rows}; ++r) " * (tile.rows > 1)
+        each = f"{rows}for (int n = 0; n < {tile.width}; ++n)"
         return f"""\
 /* The same in blocks of {block}: one sum of that many products would lose what is small beside it. */
 static void {self.name}(int64_t k, const {kind} *a, int64_t a_row, int64_t a_step,
         {taps}const {tile.stored_type} *b, int64_t b_row, {zero}{kind} *c, int64_t c_row)
 {{
     {kind} part[{tile.rows * tile.width}];
-    {each} c[r * c_row + n] = 0;
+    {each} c[{row} * c_row + n] = 0;
     for (int64_t i = 0; i < k; i += {block}) {{
         {tile.name}(k - i < {block} ? k - i : {block}, a + i * a_step, a_row, a_step,
                 {seen}b + {ahead}, b_row, {points}part, {tile.width});
-        {each} c[r * c_row + n] += part[r * {tile.width} + n];
+        {each} c[{row} * c_row + n] += part[{row} * {tile.width} + n];
     }}
 }}
 """

@@ -5,7 +5,15 @@ from dataclasses import dataclass
 
 from openinfer.loops.affine import position
 from openinfer.loops.ir import Contraction
-from openinfer.synth.targets.cpu.emit.tiles import ELEMENTS, FloatTile, VectorType, products, sum_name, zero_sums
+from openinfer.synth.targets.cpu.emit.tiles import (
+    ELEMENTS,
+    FloatTile,
+    VectorType,
+    each_row,
+    products,
+    sum_name,
+    zero_sums,
+)
 from openinfer.synth.targets.cpu.emit.tiles import stores as stored_sums
 from openinfer.synth.targets.cpu.emit.tiling import PAD, PANEL, TILE_ROW, counted, offset_from
 from openinfer.synth.targets.cpu.intrinsics import chosen, sets_of
@@ -136,13 +144,14 @@ class TapTile:
             "    }",
             *stored_sums(tile, 1),
             "#else",
-            f"    for (int r = 0; r < {tile.rows}; ++r) {{",
-            f"        for (int n = 0; n < {tile.width}; ++n) {{",
-            f"            {kind} sum = 0;",
-            f"            for (int64_t t = 0; t < count; ++t) sum += {weight} * x[taps[t] + n];",
-            "            c[r * c_row + n] = sum;",
-            "        }",
-            "    }",
+            *each_row(
+                tile.rows,
+                f"for (int n = 0; n < {tile.width}; ++n) {{",
+                f"    {kind} sum = 0;",
+                f"    for (int64_t t = 0; t < count; ++t) sum += {weight} * x[taps[t] + n];",
+                "    c[r * c_row + n] = sum;",
+                "}",
+            ),
             "#endif",
             "}",
         ]

@@ -322,13 +322,14 @@ def _tile(tile: FloatTile) -> str:
     lines += [
         *stores(tile, splits),
         "#else",
-        f"    for (int r = 0; r < {rows}; ++r) {{",
-        f"        for (int n = 0; n < {tile.width}; ++n) {{",
-        f"            {kind} sum = 0;",
-        f"            for (int64_t i = 0; i < k; ++i) sum += a[r * a_row + i * a_step] * {element(tile)};",
-        "            c[r * c_row + n] = sum;",
-        "        }",
-        "    }",
+        *each_row(
+            rows,
+            f"for (int n = 0; n < {tile.width}; ++n) {{",
+            f"    {kind} sum = 0;",
+            f"    for (int64_t i = 0; i < k; ++i) sum += a[r * a_row + i * a_step] * {element(tile)};",
+            "    c[r * c_row + n] = sum;",
+            "}",
+        ),
         "#endif",
         "}",
     ]
@@ -358,14 +359,15 @@ def _window_tile(tile: FloatTile) -> str:
         "    }",
         *stores(tile, 1),
         "#else",
-        f"    for (int r = 0; r < {rows}; ++r) {{",
-        f"        for (int n = 0; n < {tile.width}; ++n) {{",
-        f"            {kind} sum = 0;",
-        "            for (int64_t i = 0; i < k * count; ++i)",
-        f"                sum += a[r * a_row + i / count * a_step + taps[i % count]] * {element(tile)};",
-        "            c[r * c_row + n] = sum;",
-        "        }",
-        "    }",
+        *each_row(
+            rows,
+            f"for (int n = 0; n < {tile.width}; ++n) {{",
+            f"    {kind} sum = 0;",
+            "    for (int64_t i = 0; i < k * count; ++i)",
+            f"        sum += a[r * a_row + i / count * a_step + taps[i % count]] * {element(tile)};",
+            "    c[r * c_row + n] = sum;",
+            "}",
+        ),
         "#endif",
         "}",
     ]
@@ -378,6 +380,21 @@ def stores(tile: FloatTile, splits: int) -> Iterator[str]:
         for column in range(tile.vectors):
             total = " + ".join(sum_name(row, column, split) for split in range(splits))
             yield f"    *({tile.vector_of(column).name} *)(c + {row} * c_row + {column * tile.lanes}) = {total};"
+
+
+def each_row(rows: int, *lines: str) -> Iterator[str]:
+    r"""What is done for each row of a tile, in plain C; the only one has no loop.
+
+    >>> print(*each_row(2, "c[r] = 0;"), sep="\n")
+        for (int r = 0; r < 2; ++r) {
+            c[r] = 0;
+        }
+    """
+    yield f"    for (int r = 0; r < {rows}; ++r) {{" if rows > 1 else "    const int r = 0;"
+    pad = "        " if rows > 1 else "    "
+    yield from (pad + line for line in lines)
+    if rows > 1:
+        yield "    }"
 
 
 def _times(count: int, name: str) -> str:
