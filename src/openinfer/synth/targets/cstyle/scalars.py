@@ -39,8 +39,8 @@ from openinfer.synth.targets.cstyle.code import ExprText, Rank, chosen, joined
 from openinfer.synth.targets.cstyle.dialect import Dialect
 from openinfer.synth.targets.cstyle.support import Need, need_name
 from openinfer.synth.targets.cstyle.widths import Widths
+from openinfer.synth.targets.cstyle.wrapping import OPERATORS, WrappingArithmetic, converted
 
-_PLAIN = {"add": "+", "sub": "-", "mul": "*", "div": "/", "rem": "%"}
 _COMPARED = {"eq": eq, "ne": ne, "lt": lt, "le": le, "gt": gt, "ge": ge}
 _BITS = {"and": "&", "or": "|", "xor": "^"}
 _COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
@@ -64,6 +64,7 @@ class ScalarPrinter:
         self.widths = Widths(dialect)
         self.ranges = self.widths.ranges
         self._in_offset = False
+        self._wrapping = WrappingArithmetic(self.code, dialect, self.widths)
 
     def counts(self, *variables: ScalarVar, most: int | None = None) -> str:
         """Variables are indices of loops from here on, up to a position that is known or not; their type."""
@@ -235,7 +236,7 @@ class ScalarPrinter:
             case "neg":
                 negative = Binary("sub", Const(0, dtype), value.operand)
                 is_position = dtype is INDEX and self.widths.has_two
-                return self._position(negative, ExprText("0"), code) if is_position else self._arithmetic(negative)
+                return self._position(negative, ExprText("0"), code) if is_position else self._wrapping.code(negative)
             case "abs" if dtype.kind == "uint":
                 return code
             case "not" if dtype.kind == "bool":
@@ -257,40 +258,40 @@ class ScalarPrinter:
             if dtype.kind == "bool":
                 return joined(left, 2 * _BITS[op], right)
             code = joined(_hexadecimal(left) if op == "xor" else left, _BITS[op], right)
-            return code if dtype.bits >= 32 else _converted(self.dialect, dtype, code)
+            return code if dtype.bits >= 32 else converted(self.dialect, dtype, code)
         if op == "rem" and _is_open_remainder(value, self.widths):
             is_narrow = dtype is INDEX and self.widths.is_narrow(value)
             return self._function(op, DTYPES["i32"] if is_narrow else dtype, left, right)
         if dtype is INDEX and self.widths.has_two:
             return self._position(value, left, right)
-        if op not in _PLAIN:
+        if op not in OPERATORS:
             return self._function(op, dtype, left, right)
         if op == "rem" and dtype.kind == "float":
             return self._function("fmod", dtype, left, right)
         if (op, dtype.name) in self.dialect.functions:
             return self._function(op, dtype, left, right, about=value.about)
         if dtype.kind == "float" or (dtype is INDEX and self.is_position(value)):
-            return joined(left, _PLAIN[op], right)
+            return joined(left, OPERATORS[op], right)
         if op in ("add", "sub", "mul"):
-            return self._arithmetic(value)
+            return self._wrapping.code(value)
         if dtype.kind == "uint":
-            return _converted(self.dialect, dtype, joined(left, _PLAIN[op], right))
+            return converted(self.dialect, dtype, joined(left, OPERATORS[op], right))
         # Nothing goes wrong with divisors that are positive.
         is_plain = interval(value.right, self.ranges)[0] >= 1
-        return joined(left, _PLAIN[op], right) if is_plain else self._function(op, dtype, left, right)
+        return joined(left, OPERATORS[op], right) if is_plain else self._function(op, dtype, left, right)
 
     def _position(self, value: Binary, left: ExprText, right: ExprText) -> ExprText:
         """Arithmetic on positions of two types: in the narrower one where all of it fits, else in the wider one."""
         op, widths = value.op, self.widths
         is_narrow = widths.is_narrow(value)
-        is_known = op in _PLAIN and (op not in ("div", "rem") or widths.interval(value.right)[0] >= 1)
+        is_known = op in OPERATORS and (op not in ("div", "rem") or widths.interval(value.right)[0] >= 1)
         if not is_known:
             return self._function(op, DTYPES["i32"] if is_narrow else INDEX, left, right)
         if op in ("add", "sub", "mul") and not (is_narrow or self.is_position(value) or fits(value, self.ranges)):
-            return self._arithmetic(value)
+            return self._wrapping.code(value)
         if not is_narrow and widths.is_narrow(value.left) and widths.is_narrow(value.right):
-            left = _converted(self.dialect, INDEX, left)
-        return joined(left, _PLAIN[op], right)
+            left = converted(self.dialect, INDEX, left)
+        return joined(left, OPERATORS[op], right)
 
     def is_position(self, value: Scalar) -> bool:
         """Whether an integer is a position in memory, and not one of the values there, which wrap."""
@@ -299,37 +300,6 @@ class ScalarPrinter:
         if isinstance(value, ScalarVar):
             return value.name in self.positions
         return not isinstance(value, Load) and all(map(self.is_position, children(value)))
-
-    def _arithmetic(self, value: Binary) -> ExprText:
-        """Sums, differences and products of integers modulo their width: unsigned underneath, where they may wrap."""
-        dtype, sign = value.dtype, _PLAIN[value.op]
-        is_whole = dtype.kind == "uint" and dtype.bits >= 32
-        if is_whole or self._is_exact(value):
-            return joined(self.code(value.left), sign, self.code(value.right))
-        return _converted(self.dialect, dtype, self._modulo(value, DTYPES[f"u{max(dtype.bits, 32)}"]))
-
-    def _is_exact(self, value: Binary) -> bool:
-        """Whether signed arithmetic has its width and cannot wrap."""
-        return value.dtype.kind == "int" and self.widths.is_wide(value) and self.widths.fits(value)
-
-    def _modulo(self, value: Binary, wide: DType) -> ExprText:
-        """Arithmetic on unsigned integers in place of signed ones."""
-        one, other = (self._unsigned(part, wide) for part in (value.left, value.right))
-        if isinstance(value.left, Const) and isinstance(value.right, Const):
-            one, other = (_converted(self.dialect, wide, self.code(part)) for part in (value.left, value.right))
-        return joined(one, _PLAIN[value.op], other)
-
-    def _unsigned(self, value: Scalar, wide: DType) -> ExprText:
-        """An integer as an unsigned one, next to another that is."""
-        match value:
-            case Const(number) if not isinstance(number, Dim) and 0 <= number < 2**32:
-                return ExprText(self.dialect.literal(number, DTYPES["u32"]))
-            case Binary("add" | "sub" | "mul", dtype=dtype) if _is_modulo(dtype, wide) and not self._is_exact(value):
-                return self._modulo(value, wide)
-            case Cast(operand, dtype) if dtype is not INDEX and dtype.bits == wide.bits and operand.dtype.kind == "int":
-                return _converted(self.dialect, wide, self.code(operand))
-            case _:
-                return _converted(self.dialect, wide, self.code(value))
 
     def _cast(self, value: Cast) -> ExprText:
         operand, dtype, code = value.operand, value.dtype, _term(self, value.operand)
@@ -342,8 +312,8 @@ class ScalarPrinter:
         if function is not None:
             return ExprText(f"{self.need(function)}({code.text})")
         if not self.dialect.small_to_float and dtype.kind == "float" and _is_small(operand):
-            code = _converted(self.dialect, DTYPES["i32"], code)
-        return _converted(self.dialect, DTYPES["i32"] if is_narrow else dtype, code)
+            code = converted(self.dialect, DTYPES["i32"], code)
+        return converted(self.dialect, DTYPES["i32"] if is_narrow else dtype, code)
 
     def _constant(self, number: float, dtype: DType) -> ExprText:
         is_plain = dtype.kind == "int" and dtype.bits == 64 and number > -(2**63)
@@ -352,11 +322,6 @@ class ScalarPrinter:
         if special is not None:
             self.need(special)
         return ExprText(text, Rank.UNARY if text.startswith("-") else Rank.ATOM)
-
-
-def _is_modulo(dtype: DType, wide: DType) -> bool:
-    """Whether arithmetic of a type is that of an unsigned one where it wraps: what wraps inside needs no cast."""
-    return dtype is not INDEX and dtype.kind == "int" and dtype.bits == wide.bits
 
 
 def _is_open_remainder(value: Binary, widths: Widths) -> bool:
@@ -391,10 +356,6 @@ def _term(printer: ScalarPrinter, value: Scalar) -> ExprText:
             return ExprText(text) if copysign(1, number) > 0 else ExprText(f"-{text}", Rank.UNARY)
         case _:
             return printer.code(value)
-
-
-def _converted(dialect: Dialect, dtype: DType, code: ExprText) -> ExprText:
-    return ExprText(dialect.converted(dtype, code.inside(dialect.cast_takes)), Rank.UNARY)
 
 
 def size_code(expr: Expr, named: Callable[[str], str] = "s_{}".format, *, negative_remainders: bool = True) -> ExprText:

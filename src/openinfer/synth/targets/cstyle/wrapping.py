@@ -1,0 +1,67 @@
+"""Integer arithmetic that wraps at its width, as the loop IR defines it.
+
+Signed overflow is undefined in C. Where intervals do not prove that a signed result fits, the arithmetic is unsigned
+and the result is cast back.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from openinfer.dtypes import DTYPES, INDEX, DType
+from openinfer.loops.dim import Dim
+from openinfer.loops.ir import Binary, Cast, Const, Scalar
+from openinfer.synth.targets.cstyle.code import ExprText, Rank, joined
+from openinfer.synth.targets.cstyle.dialect import Dialect
+from openinfer.synth.targets.cstyle.widths import Widths
+
+OPERATORS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "rem": "%"}
+
+
+@dataclass(frozen=True)
+class WrappingArithmetic:
+    """Prints sums, differences and products of integers; ``text_of`` prints their operands."""
+
+    text_of: Callable[[Scalar], ExprText]
+    dialect: Dialect
+    widths: Widths
+
+    def code(self, value: Binary) -> ExprText:
+        """Signed arithmetic where it cannot wrap, otherwise unsigned arithmetic and a cast."""
+        dtype = value.dtype
+        is_unsigned = dtype.kind == "uint" and dtype.bits >= 32
+        if is_unsigned or self._is_exact(value):
+            return joined(self.text_of(value.left), OPERATORS[value.op], self.text_of(value.right))
+        return converted(self.dialect, dtype, self._modulo(value, DTYPES[f"u{max(dtype.bits, 32)}"]))
+
+    def _is_exact(self, value: Binary) -> bool:
+        """Whether the result has the full width of its type and signed arithmetic cannot overflow."""
+        return value.dtype.kind == "int" and self.widths.is_wide(value) and self.widths.fits(value)
+
+    def _modulo(self, value: Binary, wide: DType) -> ExprText:
+        """The same arithmetic on unsigned operands."""
+        one, other = (self._unsigned(part, wide) for part in (value.left, value.right))
+        if isinstance(value.left, Const) and isinstance(value.right, Const):
+            one, other = (converted(self.dialect, wide, self.text_of(part)) for part in (value.left, value.right))
+        return joined(one, OPERATORS[value.op], other)
+
+    def _unsigned(self, value: Scalar, wide: DType) -> ExprText:
+        """An operand converted to the unsigned type; nested arithmetic that wraps anyway needs no cast in between."""
+        match value:
+            case Const(number) if not isinstance(number, Dim) and 0 <= number < 2**32:
+                return ExprText(self.dialect.literal(number, DTYPES["u32"]))
+            case Binary("add" | "sub" | "mul", dtype=dtype) if _wraps_at(dtype, wide) and not self._is_exact(value):
+                return self._modulo(value, wide)
+            case Cast(operand, dtype) if dtype is not INDEX and dtype.bits == wide.bits and operand.dtype.kind == "int":
+                return converted(self.dialect, wide, self.text_of(operand))
+            case _:
+                return converted(self.dialect, wide, self.text_of(value))
+
+
+def converted(dialect: Dialect, dtype: DType, code: ExprText) -> ExprText:
+    """A cast of an expression."""
+    return ExprText(dialect.converted(dtype, code.inside(dialect.cast_takes)), Rank.UNARY)
+
+
+def _wraps_at(dtype: DType, wide: DType) -> bool:
+    """Whether signed arithmetic of a type wraps at the width of an unsigned one."""
+    return dtype is not INDEX and dtype.kind == "int" and dtype.bits == wide.bits
