@@ -108,6 +108,22 @@ DEVICE_BUGS = (
         "decoder",
     ),
     Bug(
+        "copies for a rollback are left out before launches that can fail",
+        "synth/targets/gpu/host/recorder.c",
+        "if (one.keeps == q->failing) {",
+        "if (one.keeps >= 0) {",
+        RECORDED,
+        "taken_back",
+    ),
+    Bug(
+        "what was not copied is put back",
+        "synth/targets/gpu/host/recorder.c",
+        "return record->failing != q->unkept; }",
+        "return record != NULL && q != NULL; }",
+        RECORDED,
+        "without_copies",
+    ),
+    Bug(
         "launches do not wait for what they read",
         "synth/targets/gpu/host/recorder.c",
         "waits = (given[i].is_written || q->touched[k].is_written)",

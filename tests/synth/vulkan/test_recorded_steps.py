@@ -123,3 +123,38 @@ def test_what_is_only_put_into_a_table_is_made_there_and_taken_back(tmp_path: Pa
         np.testing.assert_allclose(module.fetch("K"), executor.fetch("K"), rtol=1e-5, atol=1e-6)
     # Each of the two copies that are left out would have waited for what it copies.
     assert waits[0] <= waits[1] - 2
+
+
+FIRST = """
+dynamic { x: f32[1, 16]; ids: i32[1]; }
+persistent { last(l): f32[1, 16] @table @fixed(l=2); }
+constant { w: f32[5, 16]; }
+volatile { y: f32[1, 16]; k: f32[1, 16]; h: f32[1, 16]; }
+block entry {
+    op gather(w, ids, axis=0) >> y;
+    op softmax(x, axis=1) >> h;
+    loop layers (l in 0..2) {
+        op softmax(h, axis=1) >> k;
+        cache.write k >> last[l];
+        op add(h, y) >> h;
+    }
+    return h;
+}
+"""
+"""Only the first launch can fail: what the table had before need not be copied."""
+
+
+def test_steps_whose_first_launch_fails_change_nothing_without_copies(tmp_path: Path) -> None:
+    rng = np.random.default_rng(7)
+    save_file(tmp_path / "model.oinf", {"w": rng.normal(size=(5, 16)).astype(np.float32)})
+    model = ModelLoader.open(tmp_path / "model.oinf")
+    module = Synthesizer("lavapipe", name="first").synthesize(model, graph(FIRST)).build()
+    executor = Simulator(model).make_executor(graph(FIRST))
+    for step in range(4):
+        inputs = {"x": rng.normal(size=(1, 16)).astype(np.float32), "ids": np.array([step % 5], np.int32)}
+        np.testing.assert_allclose(module(inputs), executor(inputs), rtol=1e-5, atol=1e-6)
+        before = module.save_state()
+        with pytest.raises(OpenInferError, match="gather"):
+            module({"x": np.ones((1, 16), np.float32), "ids": np.array([7], np.int32)})
+        assert module.save_state() == before
+        np.testing.assert_allclose(module.fetch("last"), executor.fetch("last"), rtol=1e-5, atol=1e-6)

@@ -53,7 +53,7 @@ __attribute__((unused)) static int look({name}_context *c, const void *at, size_
 /* Waits for the end of a step, and for its outputs. */
 static int ended({name}_context *c)
 {{
-{shown}    return settle(c);
+{shown}    return has_failed(c, oi_finish(c->device));
 }}
 
 /* Records what went wrong, unless something that was launched before has failed. */

@@ -50,6 +50,7 @@ typedef struct {
     oi_kept_kind kind;
     void *at;
     size_t bytes, place;
+    int64_t failing; /* launches that can fail which were recorded before it */
     oi_cells cells;
 } oi_kept;
 
@@ -81,6 +82,14 @@ void oi_set(oi_queue *queue, void *at, int32_t bits, int64_t count, uint64_t ele
 
 /* Runs all that is recorded, and waits for it. The first failure, or -1. */
 int32_t oi_settle(oi_queue *queue);
+
+/* The same at the end of a step. Copies for a rollback are left out where no later launch can fail: an earlier launch
+   that fails stops the writes that they were made for. */
+int32_t oi_finish(oi_queue *queue);
+
+/* How many launches that can fail were recorded so far; and whether what a record keeps was copied. */
+int64_t oi_failing(const oi_queue *queue);
+bool oi_is_kept(const oi_queue *queue, const oi_kept *record);
 
 /* The mirror gets what is on the device now, which may take waiting for what is recorded. The first failure, or -1. */
 int32_t oi_look(oi_queue *queue, const void *at, size_t bytes);

@@ -66,6 +66,7 @@ typedef struct {
     bool waits;    /* for all launches before it */
     bool is_given; /* groups and arguments are read from the block: they have not been the same every time */
     bool awaits;   /* it begins at once, and its groups wait by themselves */
+    int64_t keeps; /* launches that can fail before it, if it copies what is about to change; else -1 */
 } oi_call;
 
 typedef struct {
@@ -117,6 +118,8 @@ struct oi_queue {
     oi_calls wanted;            /* since the last submission */
     oi_recording kept[KEPT];
     int64_t submissions, recordings, waits;
+    int64_t failing; /* launches that can fail, recorded so far */
+    int64_t unkept;  /* copies for a rollback that were made after so many of them were left out; -1: none were */
     int32_t place;
     int32_t failed;             /* the first failure, until somebody asks */
     bool is_lost, is_checking, can_fail, is_settling, is_timed;
@@ -137,6 +140,9 @@ void oi_outdate(oi_queue *queue, const oi_range *changed);
 
 /* The instance cannot be used any more. */
 void oi_lose(oi_queue *queue, oi_problem problem);
+
+/* The number of a launch, by which it knows whether one before it has failed; 0 if it does not look. */
+uint64_t *oi_number_of(const oi_queue *queue, const oi_call *call);
 
 /* Records copies of what the host wants to see; and what becomes of them when they are made, or something failed. */
 void oi_ask_again(oi_queue *queue);

@@ -25,7 +25,9 @@ static void copy(oi_queue *q, void *to, const void *from, size_t bytes, bool is_
     const size_t words = (bytes + 3) / 4;
     const oi_argument given[] = { { from, (int64_t)(words * 4), false }, { to, (int64_t)(words * 4), true },
         { NULL, (int64_t)bytes, false } };
+    const int32_t before = q->wanted.count;
     oi_launch(q, 0, groups_of(words), is_kept ? -2 : -1, 3, given);
+    if (is_kept && q->wanted.count > before) q->wanted.calls[before].keeps = q->failing;
 }
 
 void oi_copy(oi_queue *q, void *to, const void *from, size_t bytes) { copy(q, to, from, bytes, false); }
@@ -74,9 +76,6 @@ static oi_range *maker_of(oi_queue *q, const oi_range *tensor, const oi_range *c
     return found;
 }
 
-/* The number of a launch, by which it knows whether one before it has failed; 0 if it does not look. */
-static uint64_t *number_of(oi_queue *q, const oi_call *call) { return q->wanted.values + call->at + (size_t)call->count + 1; }
-
 /* The last launch is moved to a place before others. */
 static void move_up(oi_queue *q, int32_t place)
 {
@@ -86,7 +85,7 @@ static void move_up(oi_queue *q, int32_t place)
     memmove(calls + place + 1, calls + place, (size_t)(last - place) * sizeof *calls);
     calls[place] = moved;
     for (int32_t i = place + 1; i <= last; ++i)
-        if (*number_of(q, &calls[i]) != 0) *number_of(q, &calls[i]) += 1;
+        if (*oi_number_of(q, &calls[i]) != 0) *oi_number_of(q, &calls[i]) += 1;
     for (int32_t k = 0; k < q->touched_count; ++k) {
         int32_t *const call = &q->touched[k].call;
         *call = *call == last ? place : *call + (*call >= place);
@@ -112,7 +111,7 @@ static bool is_made_there(oi_queue *q, const oi_range *tensor, const oi_range *c
     }
     oi_call *const call = &q->wanted.calls[made->call];
     q->wanted.values[call->at + 2 + (size_t)made->argument] = oi_address(q, cells->first);
-    *number_of(q, call) = q->can_fail ? (uint64_t)made->call + 1 : 0;
+    *oi_number_of(q, call) = q->can_fail ? (uint64_t)made->call + 1 : 0;
     call->failure = -1;
     made->first = cells->first;
     made->end = cells->end;

@@ -94,6 +94,7 @@ oi_problem oi_open(const oi_given *given, oi_mirrors *mirrors, oi_queue **made)
     if (q == NULL) return OI_NO_MEMORY;
     q->failed = -1;
     q->place = -1;
+    q->unkept = -1;
     q->first_problem = given->first_problem;
     oi_problem problem = gather(q, given, mirrors);
     if (problem == OI_GOOD) problem = oi_tools_new(q, given);
@@ -181,11 +182,13 @@ void oi_lose(oi_queue *q, oi_problem problem)
     if (q->failed < 0) q->failed = q->first_problem + (int32_t)problem;
 }
 
+static int32_t settle(oi_queue *q);
+
 /* Whether a launch with so many values can be recorded. */
 static bool is_recording(oi_queue *q, int32_t values)
 {
     if (!q->is_settling && (q->wanted.used + (size_t)values) * 8 > BLOCK - HEAD - SPARE) {
-        const int32_t failed = oi_settle(q);
+        const int32_t failed = settle(q);
         if (failed >= 0) q->failed = failed;
     }
     if (q->failed >= 0 || q->is_lost) return false;
@@ -207,11 +210,18 @@ void oi_launch(oi_queue *q, int32_t kernel, int64_t groups, int32_t failure, int
     to[2 + count] = q->status;
     to[3 + count] = q->can_fail && failure >= -1 ? (uint64_t)all->count + 1 : 0; /* with 0, there is nothing to look at */
     const bool waits = is_ordered(q, count, given);
-    all->calls[all->count++] = (oi_call){ kernel, failure, q->place, total, all->used, waits, total >= PUSHED, false };
+    all->calls[all->count++] = (oi_call){ .kernel = kernel, .failure = failure, .place = q->place, .count = total,
+        .at = all->used, .waits = waits, .is_given = total >= PUSHED, .keeps = -1 };
     all->used += (size_t)total + 2;
     q->handed_over = NULL;
     q->is_checking = q->is_checking || failure >= 0;
+    q->failing += failure >= 0;
     q->place = -1;
+}
+
+uint64_t *oi_number_of(const oi_queue *q, const oi_call *call)
+{
+    return q->wanted.values + call->at + (size_t)call->count + 1;
 }
 
 /* --- submissions -------------------------------------------------------------------------------------------------- */
@@ -295,6 +305,27 @@ static void count_groups(oi_queue *q)
     }
 }
 
+/* Takes out the copies for a rollback behind the last launch that can fail. The next launch waits in their place. */
+static void leave_copies_out(oi_queue *q)
+{
+    oi_calls *const all = &q->wanted;
+    int32_t count = 0;
+    bool waits = false;
+    for (int32_t i = 0; i < all->count; ++i) {
+        oi_call one = all->calls[i];
+        waits = waits || one.waits;
+        if (one.keeps == q->failing) {
+            q->unkept = q->failing;
+            continue;
+        }
+        one.waits = waits;
+        waits = false;
+        if (*oi_number_of(q, &one) != 0) *oi_number_of(q, &one) = (uint64_t)count + 1;
+        all->calls[count++] = one;
+    }
+    all->count = count;
+}
+
 static bool has_run(oi_queue *q)
 {
     oi_recording *const r = recording_of(q);
@@ -305,9 +336,8 @@ static bool has_run(oi_queue *q)
     return oi_commands_run(q, r);
 }
 
-int32_t oi_settle(oi_queue *q)
+static int32_t settle(oi_queue *q)
 {
-    if (q == NULL) return -1;
     if (q->wanted.count > 0 && !q->is_lost) {
         q->is_settling = true;
         oi_ask_again(q);
@@ -327,6 +357,24 @@ int32_t oi_settle(oi_queue *q)
     if (!q->is_lost) q->failed = -1;
     return failed;
 }
+
+int32_t oi_settle(oi_queue *q)
+{
+    if (q == NULL) return -1;
+    q->unkept = -1;
+    return settle(q);
+}
+
+int32_t oi_finish(oi_queue *q)
+{
+    q->unkept = -1;
+    leave_copies_out(q);
+    return settle(q);
+}
+
+int64_t oi_failing(const oi_queue *q) { return q->failing; }
+
+bool oi_is_kept(const oi_queue *q, const oi_kept *record) { return record->failing != q->unkept; }
 
 int64_t oi_submitted(const oi_queue *q) { return q->submissions; }
 

@@ -16,7 +16,8 @@ static inline oi_kept *oi_one_more(oi_undo *undo, oi_kept_kind kind, void *at, s
     oi_kept *const kept = size <= undo->room - undo->used ? oi_record(undo->queue, undo->count) : NULL;
     undo->is_full = kept == NULL;
     if (kept == NULL) return NULL;
-    *kept = (oi_kept){ .kind = kind, .at = at, .bytes = bytes, .place = undo->used };
+    *kept = (oi_kept){ .kind = kind, .at = at, .bytes = bytes, .place = undo->used,
+        .failing = oi_failing(undo->queue) };
     undo->used += size;
     undo->count += 1;
     return kept;
@@ -53,6 +54,7 @@ static inline const oi_kept *oi_put_back(oi_undo *undo)
     const oi_kept *const kept = oi_record(undo->queue, --undo->count);
     unsigned char *const from = undo->memory + kept->place;
     if (kept->kind == OI_KEPT_HERE) memcpy(kept->at, from, kept->bytes);
+    if (!oi_is_kept(undo->queue, kept)) return kept;
     if (kept->kind == OI_KEPT_THERE) oi_copy(undo->queue, kept->at, from, kept->bytes);
     if (kept->kind == OI_KEPT_CELLS) oi_move(undo->queue, 1, &kept->cells, from, NULL);
     return kept;
