@@ -13,6 +13,14 @@ THREADS = "tests/synth/test_ops_in_threads.py"
 
 SYNTHESIZER_BUGS = (
     Bug(
+        "loops in both branches of a choice are unrolled",
+        "synth/targets/cstyle/statements.py",
+        "(is_choice or has_choices(loop.body))",
+        "has_choices(loop.body)",
+        "tests/synth/test_two_branches.py",
+        "borders",
+    ),
+    Bug(
         "windows over channels see the row behind the last",
         "synth/targets/cpu/emit/channel_tiles.py",
         '[f"{name} < {axis.extent}"]',
@@ -135,7 +143,7 @@ SYNTHESIZER_BUGS = (
     Bug(
         "a kernel that reads a value twice writes over it",
         "synth/memory/place.py",
-        "if not _occurrences(step, operand, classes) <= set(fitting):",
+        "if not _occurrences(step, operand, classes) <= set(candidates):",
         "if step is operand:",
         WITNESSES,
         "read_elsewhere",

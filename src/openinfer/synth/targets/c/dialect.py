@@ -1,4 +1,4 @@
-"""C as a dialect: its types, numbers and builtins, and how a kernel becomes a C function."""
+"""C as a dialect: its types, literals and builtins, and how a kernel becomes a C function."""
 
 from collections.abc import Sequence
 from math import copysign, isinf, isnan
@@ -16,14 +16,14 @@ PAD = "    "
 
 
 def _stored(dtype: DType) -> str:
-    """The type of elements in memory; where C has none of its own, the bits as an unsigned integer."""
+    """The type of elements in memory; where C has no such type, an unsigned integer with the same bits."""
     if dtype.is_packed or dtype.is_small_float or dtype.kind == "bool":
         return TYPES[f"u{max(dtype.bits, 8)}"]
     return TYPES[dtype.name]
 
 
 def literal(value: float, dtype: DType) -> str:
-    """A number as C reads back exactly.
+    """A literal that C reads back exactly.
 
     >>> from openinfer.dtypes import dtype_of
     >>> literal(0.1, dtype_of("f32")), literal(-(2**31), dtype_of("i32")), literal(True, dtype_of("bool"))
@@ -42,7 +42,7 @@ def literal(value: float, dtype: DType) -> str:
 
 
 def special(value: float, dtype: DType) -> str | None:
-    """The constant of support code that a literal is, but for its sign: there are none for NaN and infinity.
+    """The support-code constant for a number without a literal, NaN or infinity, regardless of its sign; else None.
 
     >>> from openinfer.dtypes import dtype_of
     >>> special(float("-inf"), dtype_of("f32")), special(0.5, dtype_of("f32"))
@@ -73,25 +73,25 @@ def _float(value: float, dtype: DType) -> str:
 
 
 def _functions() -> dict[tuple[str, str], Own]:
-    """The builtins of gcc and clang, and complements."""
+    """Builtins of gcc and clang, and bitwise complements."""
     found = {("abs", "f32"): Own("__builtin_fabsf({0})"), ("abs", "f64"): Own("__builtin_fabs({0})")}
     for name in ("f32", "f64"):
         found[("isnan", name)] = Own("__builtin_isnan({0})")
         found[("isinf", name)] = Own("__builtin_isinf({0}) != 0", rank=Rank.COMPARISON)
         found[("signbit", name)] = Own("__builtin_signbit({0}) != 0", rank=Rank.COMPARISON)
     for dtype in DTYPES.values():
-        # Where it could see the complement of a small number, gcc would call a comparison with it a mistake.
+        # For small unsigned types a function hides the complement: gcc warns about comparisons with it.
         if dtype.name in TYPES and (dtype.kind == "int" or (dtype.kind == "uint" and dtype.bits >= 32)):
             found[("not", dtype.name)] = Own(f"({TYPES[dtype.name]})~{{0}}", takes=Rank.UNARY, rank=Rank.UNARY)
     return found
 
 
 def framed(dialect: Dialect, kernel: KernelSignature, lines: Sequence[str]) -> Framed:
-    """A kernel as a C function; one in several parts has a second function, which runs a part of a call."""
+    """A kernel as a C function; a divided kernel has a second function, which runs one part of a call."""
     parameters = [
         *(f"const {dialect.stored_type(one.dtype)} *restrict {one.name}" for one in kernel.inputs),
         *(f"{dialect.stored_type(one.dtype)} *restrict {one.name}" for one in kernel.outputs),
-        # If scratch memory were restrict, clang 14 would read it at -O3 before a loop that fills it.
+        # Scratch memory is not restrict: clang 14 would read it at -O3 before the loop that fills it.
         *(f"{dialect.stored_type(one.dtype)} *{one.name}" for one in kernel.scratch),
         *(f"const {dialect.size_type(kernel, size)} s_{size}" for size in kernel.sizes),
     ]
@@ -102,7 +102,7 @@ def framed(dialect: Dialect, kernel: KernelSignature, lines: Sequence[str]) -> F
     if kernel.parts == 1:
         head = f"{result} {kernel.name}({', '.join(parameters) or 'void'})"
         return Framed(_function(head, body), f"{head};")
-    # Every part has scratch memory of its own.
+    # Each part has its own scratch memory.
     own = [f"{PAD}{one.name} += part * {scratch_elements(one.dtype.bits, one.shape)};" for one in kernel.scratch]
     head = f"static {result} {kernel.name}({', '.join([*parameters, f'const {dialect.index} part'])})"
     part = _part(dialect, kernel)
@@ -110,7 +110,7 @@ def framed(dialect: Dialect, kernel: KernelSignature, lines: Sequence[str]) -> F
 
 
 def _part(dialect: Dialect, kernel: KernelSignature) -> Framed:
-    """The function that runs one part of a call; its declaration has a struct for the arguments."""
+    """The function that runs one part of a call; its declaration includes a struct of the arguments."""
     name = kernel.name
     fields = [
         *(f"const {dialect.stored_type(one.dtype)} *{one.name};" for one in kernel.inputs),
@@ -137,11 +137,11 @@ C = Dialect(
     frame=framed,
     support=SUPPORT,
     functions=_functions(),
-    rolled="#pragma GCC unroll 1 /* unrolled, gcc 12 takes wrong masks for AVX-512 */",
+    rolled="#pragma GCC unroll 1 /* unrolled, gcc 12 takes wrong masks */",
     reserved=frozenset({"call", "cos", "index", "part", "sin"}),
 )
 
 
 def stored_type(dtype: DType) -> str:
-    """The C type of a buffer's elements; of the bytes that hold them, where several share one."""
+    """The C type of a buffer's elements; for packed elements, of the bytes that hold them."""
     return C.stored_type(dtype)

@@ -49,13 +49,13 @@ class Printed:
 
     text: str
     prototype: str
-    """What a header says of it."""
+    """Its declaration in a header."""
     doc: tuple[str, ...]
-    """What it computes, and by which algorithms."""
+    """What it computes, and with which algorithms."""
     parameters: tuple[Buffer, ...]
-    """Its inputs and outputs, in the order of the kernel's, as they are called in the text."""
+    """Its inputs and outputs, in the kernel's order, with their names in the text."""
     unused: tuple[str, ...]
-    """The parameters that it does not touch."""
+    """The parameters that it does not use."""
     needs: frozenset[Need]
     sizes: tuple[str, ...]
     can_fail: bool
@@ -70,7 +70,7 @@ def printed(
     parts: int = 1,
     bounds: Mapping[str, int] | None = None,
 ) -> Printed:
-    """A kernel as a function of this name, for calls that run it in some number of parts.
+    """Prints a kernel as a function called ``name``, for calls that run it in ``parts`` parts.
 
     ``bounds`` are those of dynamic sizes.
     """
@@ -80,13 +80,13 @@ def printed(
 
 
 def _hoisted(kernel: Kernel) -> Kernel:
-    """The kernel with all its memory allocated first: it is a parameter, which iterations use one after the other."""
+    """The kernel with its allocations hoisted to the top: memory is a parameter, which iterations use in turn."""
     body = map_statements(kernel.body, lambda one: () if isinstance(one, Alloc) else (one,))
     return replace(kernel, body=(*map(Alloc, kernel.scratch), *body))
 
 
 def _renamed(kernel: Kernel, taken: frozenset[str]) -> Kernel:
-    """The kernel with no buffer called as something in the language, or as a variable that templates bring."""
+    """The kernel, with buffers renamed that clash with a name in the language or with a variable of the templates."""
     names = {
         buffer.name: replace(buffer, name=f"{buffer.name}_")
         for buffer in (*kernel.inputs, *kernel.outputs, *kernel.scratch)
@@ -96,7 +96,7 @@ def _renamed(kernel: Kernel, taken: frozenset[str]) -> Kernel:
 
 
 def kernel_sizes(kernel: Kernel) -> tuple[str, ...]:
-    """The dynamic sizes a kernel depends on."""
+    """The dynamic sizes that a kernel depends on."""
     found: set[str] = set()
     for buffer in (*kernel.inputs, *kernel.outputs, *kernel.scratch):
         for extent in (*buffer.shape, *buffer.steps):
@@ -130,7 +130,7 @@ class KernelPrinter:
         self.parts = parts
 
     def run(self, name: str) -> Printed:
-        """The kernel as a function of this name."""
+        """The kernel as a function called ``name``."""
         self.body(self._kernel.body, 1)
         signature = self._signature(name)
         framed = self._dialect.frame(self._dialect, signature, self._lines)
@@ -164,20 +164,20 @@ class KernelPrinter:
     # --- what templates use ---------------------------------------------------------------------------------------
 
     def line(self, depth: int, text: str) -> None:
-        """One more line."""
+        """Adds a line."""
         self._lines.append(PAD * depth + text)
 
     def note(self, algorithm: str) -> None:
-        """Name an algorithm in the kernel's documentation."""
+        """Names an algorithm in the kernel's documentation."""
         self._notes.append(algorithm)
 
     def body(self, statements: Sequence[Statement], depth: int) -> None:
-        """Statements, one after the other."""
+        """Prints statements, one after the other."""
         for statement in statements:
             self._statement(statement, depth)
 
     def loop(self, loop: For, first: str, last: str, depth: int) -> None:
-        """A plain loop over some of the iterations."""
+        """Prints a plain loop over some of the iterations."""
         name, most = loop.index.name, max(self.scalars.widths.interval(loop.extent)[1], 0)
         kind = self.scalars.counts(loop.index, most=most)
         self.scalars.ranges[name] = (0, max(most - 1, 0))
@@ -197,10 +197,10 @@ class KernelPrinter:
                 self.line(depth, "}")
             case If(cond, then, otherwise):
                 self.line(depth, f"if ({self.scalars.text(cond)}) {{")
-                self.body(then, depth + 1)
+                self._branch(then, depth + 1, is_choice=bool(otherwise))
                 if otherwise:
                     self.line(depth, "} else {")
-                    self.body(otherwise, depth + 1)
+                    self._branch(otherwise, depth + 1, is_choice=True)
                 self.line(depth, "}")
             case Let():
                 self.line(depth, self.scalars.constant(statement))
@@ -217,18 +217,26 @@ class KernelPrinter:
             case GroupBarrier() | Ready() | Unfailed() | Combine() | WideLoad() | WideStore() | TileStep():
                 self._templates.statements[type(statement)](statement, self, depth)
 
-    def _for(self, loop: For, depth: int) -> None:
+    def _for(self, loop: For, depth: int, *, is_choice: bool = False) -> None:
+        """A loop; ``is_choice`` says that it is one of two branches, which some compilers must not merge."""
         template = self._templates.loops.get(loop.bind) if loop.bind is not None else None
         if template is not None:
             template(loop, self, depth)
             return
         last = self.scalars.text(loop.extent)
-        if self._dialect.rolled and depth > 1 and last.isdecimal() and has_choices(loop.body):
+        if self._dialect.rolled and depth > 1 and last.isdecimal() and (is_choice or has_choices(loop.body)):
             self.line(depth, self._dialect.rolled)
         self.loop(loop, "0", last, depth)
 
+    def _branch(self, body: Sequence[Statement], depth: int, *, is_choice: bool) -> None:
+        for statement in body:
+            if isinstance(statement, For):
+                self._for(statement, depth, is_choice=is_choice)
+            else:
+                self._statement(statement, depth)
+
 
 def has_choices(body: Sequence[Statement]) -> bool:
-    """Whether statements themselves choose between values, or places."""
+    """Whether statements, but not those nested in them, select between values or indices."""
     values = (part for statement in body for value in scalars(statement) for part in visit(value))
     return any(isinstance(part, Select) for part in values)

@@ -1,6 +1,6 @@
-"""The factors of contractions of bytes, as tiles take them in C: rows and panels in groups of four.
+"""Factors of byte contractions for tiles, in C: rows and panels in groups of four.
 
-Sums are taken of flipped rows where an instruction wants them so; what the flipped bits add is subtracted again.
+Rows are flipped if the instruction needs it; what the flipped bits add to the sums is subtracted again.
 """
 
 from collections.abc import Sequence
@@ -25,12 +25,12 @@ class ByteFactors:
 
     @property
     def _groups(self) -> int:
-        """How many groups a sum has."""
+        """The number of groups in a sum."""
         return groups(self._tiling.product.inner.extent)
 
     @property
     def _dtypes(self) -> tuple[str, str]:
-        """What tiles multiply: the bytes of rows, flipped where they are, and those of columns."""
+        """The dtypes that tiles multiply: those of rows, after flipping, and of columns."""
         values = (
             self._tiling.one.factors
             if self._tiling.product.left.buffer == self._tiling.one.a
@@ -40,7 +40,7 @@ class ByteFactors:
         return (flipped(left) if self._tiling.tile.is_flipped else left).name, right.name
 
     def copied_row(self, left: Buffer) -> None:
-        """A row of a block, flipped where it must be; the last group is filled up."""
+        """A row of a block, flipped if needed; the last group is zero-padded."""
         value = self._tiling.product.left.value
         text = self._tiling.scalars.text(value)
         if self._tiling.tile.is_flipped:
@@ -51,7 +51,7 @@ class ByteFactors:
             self._tiling.say(f"for ({self._tiling.index} k = {depth}; k < {self._groups * GROUP}; ++k) to[k] = 0;")
 
     def _left(self) -> str:
-        """Where the rows of a tile start, and how far apart they are."""
+        """The start of the rows of a tile, and their stride."""
         tile, buffer = self._tiling.tile, self._tiling.product.left.buffer
         if tile.left is not None:
             return f"{self._tiling.row_of(tile.left)}, {tile.left.shape[-1]}"
@@ -78,7 +78,7 @@ class ByteFactors:
         return panel, str(tile.columns)
 
     def _grouped_lines(self, right: Buffer, lines: Buffer) -> str:
-        """A panel of contiguous columns, copied and then put into groups."""
+        """A panel of contiguous columns, copied and then grouped."""
         width, depth = self._tiling.tile.columns, self._tiling.product.inner.extent
         copied_panel(self._tiling, lines)
         if depth % GROUP:
@@ -89,7 +89,7 @@ class ByteFactors:
         return right.name
 
     def _grouped_columns(self, right: Buffer) -> str:
-        """A panel whose columns lie along the sums, copied one by one."""
+        """A panel whose columns are contiguous along the sums, copied one by one."""
         product, width = self._tiling.product, self._tiling.tile.columns
         columns = product.columns
         if is_symbolic(columns.extent) or columns.extent % width or product.inner.extent % GROUP:
@@ -107,7 +107,7 @@ class ByteFactors:
         return right.name
 
     def _flips(self, panel: str) -> None:
-        """What the flipped bit of each row's bytes adds to the sums: the same for all rows."""
+        """What the flipped bits of a row add to the sums: the same for all rows."""
         tile = self._tiling.tile
         name = self._tiling.scalars.need(Flips(*self._dtypes, tile.lanes, tile.columns // tile.lanes))
         self._tiling.say(f"int32_t flips[{tile.columns}];")
@@ -122,7 +122,17 @@ class ByteFactors:
         name = self._tiling.scalars.need(ByteTile(*self._dtypes, self._tiling.tile.lanes, rows, vectors))
         return f"{name}({self._groups}, {self._left()}, {right}, tile, {step})"
 
+    @property
+    def stride(self) -> int:
+        """The columns of a panel."""
+        return self._tiling.tile.columns
+
+    @property
+    def has_gaps(self) -> bool:
+        """All sums are computed."""
+        return False
+
     def total(self, place: str) -> str:
-        """The sum at a position of the tile, less what flipped rows add."""
+        """The sum at a position of the tile, minus what flipped rows add."""
         total = f"tile[{place}]"
         return f"(int32_t)((uint32_t){total} - (uint32_t)flips[column])" if self._tiling.tile.is_flipped else total

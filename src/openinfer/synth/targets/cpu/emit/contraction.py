@@ -1,8 +1,8 @@
 """Contractions in C as loops over tiles.
 
-Columns are taken a panel at a time, rows a tile at a time; a function of the support code computes the sums of a tile,
-and the epilogue makes results of them where they are stored. What is multiplied decides how factors come to a tile, and
-what is called: that is a ``Factors``.
+The loops go over panels of columns, and over tiles of rows; a function of the support code computes the sums of a tile,
+and the epilogue turns them into results as it stores them. The kind of factors decides how they reach a tile and which
+function is called: that is a ``Factors``.
 """
 
 from collections.abc import Sequence
@@ -51,26 +51,34 @@ _BYTE = 8
 
 
 class Factors(Protocol):
-    """What is multiplied: how rows and panels come to a tile, and what computes its sums."""
+    """A kind of factors: how rows and panels reach a tile, and what computes its sums."""
 
     def copied_row(self, left: Buffer) -> None:
-        """Writes a row of a block where ``to`` points."""
+        """Writes a row of a block to ``to``."""
 
     def right(self) -> tuple[str, str]:
-        """Where a panel starts and how far apart its rows are; a panel that must be copied is."""
+        """The start of a panel and the stride of its rows; copies the panel if necessary."""
 
     def cases(self, rows: Sequence[int], vectors: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
-        """Which sizes of tiles are told apart, of those that occur."""
+        """The tile sizes that need calls of their own, of those that occur."""
 
     def call(self, rows: int, vectors: int, right: str, step: str) -> str:
         """The call for a tile of one size."""
+
+    @property
+    def stride(self) -> int:
+        """Elements from one row of sums to the next."""
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether some sums within the stride are never computed."""
 
     def total(self, place: str) -> str:
         """The sum at a position of the tile."""
 
 
 def tiled(one: Contraction, tile: CpuTile, scalars: ScalarPrinter, parts: int) -> list[str]:
-    """The lines of a contraction that has a tile, in a kernel of ``parts`` parts."""
+    """The lines of a tiled contraction, in a kernel of ``parts`` parts."""
     tiling = Tiling.of(one, tile, scalars, parts)
     return _TileLoops(tiling, _factors(tiling)).run()
 
@@ -106,7 +114,7 @@ class _TileLoops:
         return self._tiling.lines
 
     def _open_loops(self, *, inside: bool) -> int:
-        """The loops over indices outside of tiles; those over positions of windows are inside a panel's."""
+        """Opens the loops over indices outside of tiles; those over window positions go inside the panel loop."""
         outside = self._tiling.product.outside
         panels = (
             variables(self._tiling.product.right.value)
@@ -122,7 +130,7 @@ class _TileLoops:
         return len(heads)
 
     def _blocks(self, left: Buffer) -> None:
-        """Blocks of rows, copied so that each row lies in one piece."""
+        """Blocks of rows, copied so that each row is contiguous."""
         block, is_one = self._tiling.tile.block, self._tiling.is_one_block
         first, last = self._range("rows")
         if not is_one:
@@ -133,7 +141,7 @@ class _TileLoops:
         self._tiling.close(0 if is_one else 1)
 
     def _copied_rows(self, left: Buffer, first: Scalar, count: str) -> None:
-        """A number of rows, each in one piece."""
+        """Copies ``count`` rows, each contiguous."""
         kind = self._tiling.type_of(left.dtype)
         if self._is_row:
             self._tiling.scope()
@@ -147,7 +155,7 @@ class _TileLoops:
         self._tiling.close()
 
     def _panels(self, first: str, last: str) -> None:
-        """Panels of columns, and in each the tiles of all rows, or of those of a block."""
+        """Panels of columns, and in each the tiles of all rows or of those of a block."""
         tiling, before = self._tiling, self._tiling.depth
         self._open_panel()
         right, step = self._factors.right()
@@ -159,8 +167,8 @@ class _TileLoops:
         if tiling.tile.left is not None and tiling.tile.is_left_converted:
             self._copied_rows(tiling.tile.left, tiling.tile_row, height)
         high = self._squares_high
-        size = f"{high * tiling.tile.columns}] = {{0}}" if high else f"{tiling.tile.rows * tiling.tile.columns}]"
-        tiling.say(f"{tiling.kind} tile[{size};")
+        filled = " = {0}" if high or (self._factors.has_gaps and tiling.one.out.dtype.bits == _BYTE) else ""
+        tiling.say(f"{tiling.kind} tile[{(high or tiling.tile.rows) * self._factors.stride}]{filled};")
         self._calls(sizes, right, step)
         if high:
             self._transposed_tile(high)
@@ -168,7 +176,7 @@ class _TileLoops:
         tiling.close(tiling.depth - before)
 
     def _open_panel(self) -> None:
-        """The loop over panels, if there are several; their names must not meet those of another contraction."""
+        """Opens the loop over panels if there are several, or a scope that keeps names of contractions apart."""
         tiling, width = self._tiling, self._tiling.tile.columns
         if tiling.is_one_panel:
             if tiling.depth == 0:
@@ -186,7 +194,7 @@ class _TileLoops:
         return not self._tiling.product.rows.vars
 
     def _open_tiles(self, sizes: Sequence[int], first: str, count: str) -> None:
-        """The loop over tiles, if there are several."""
+        """Opens the loop over tiles, if there are several."""
         tiling = self._tiling
         if tiling.is_one_tile:
             return
@@ -197,7 +205,7 @@ class _TileLoops:
         tiling.say(f"rows = {_chosen(sizes, count)};")
 
     def _range(self, what: Literal["rows", "columns"]) -> tuple[str, str]:
-        """Where a part's rows or columns begin and end: it has a share of the tiles."""
+        """The range of a part's rows or columns: it gets a share of the tiles."""
         axis, each = (
             (self._tiling.product.rows, self._tiling.tile.rows)
             if what == "rows"
@@ -209,12 +217,12 @@ class _TileLoops:
         if is_symbolic(axis.extent):
             tiles = f"(({number(axis.extent)} + {each - 1}) / {each})"
         first, last = (one.text for one in share(tiles, self._tiling.parts, each))
-        # The last tile of all may have fewer rows; columns are counted where a panel begins.
+        # The very last tile may have fewer rows; columns are counted at the start of a panel.
         is_whole = what == "columns" or (not is_symbolic(axis.extent) and axis.extent % each == 0)
         return first, last if is_whole else f"(part == {self._tiling.parts - 1} ? {number(axis.extent)} : {last})"
 
     def _calls(self, sizes: Sequence[int], right: str, step: str) -> None:
-        """The call that computes the sums of a tile: one for each size that occurs."""
+        """The calls that compute the sums of a tile, one for each size that occurs."""
         sizes, widths = self._factors.cases(sizes, self._widths())
         cases = [(rows, vectors) for vectors in widths for rows in sizes]
         for case, (rows, vectors) in enumerate(cases):
@@ -225,7 +233,7 @@ class _TileLoops:
             self._tiling.say(f"{other}{head}{self._factors.call(rows, vectors, right, step)};")
 
     def _widths(self) -> list[int]:
-        """How many vectors a panel may have, the most first."""
+        """The possible numbers of vectors in a panel, the largest first."""
         tile, columns = self._tiling.tile, self._tiling.product.columns.extent
         most = tile.columns // tile.lanes
         if is_symbolic(columns):
@@ -237,13 +245,13 @@ class _TileLoops:
 
     @property
     def _squares_high(self) -> int:
-        """The number of rows of the blocks in which a tile is transposed; 0 if it is not, or would be mostly empty."""
+        """The rows of a tile in whole transposed blocks; 0 if it is not transposed, or blocks would be mostly empty."""
         tile = self._tiling.tile
         is_worth = tile.is_transposed and 2 * tile.rows > tile.lanes
         return -(-tile.rows // tile.lanes) * tile.lanes if is_worth else 0
 
     def _transposed_tile(self, high: int) -> None:
-        """The transposed tile, so that what is contiguous in the result is contiguous here."""
+        """Transposes the tile, so that it is contiguous where the result is."""
         tile = self._tiling.tile
         name = self._tiling.scalars.need(Transpose(self._tiling.one.accumulator.name, tile.lanes))
         self._tiling.say(f"{self._tiling.kind} transposed[{high * tile.columns}];")
@@ -258,7 +266,7 @@ class _TileLoops:
         self._tiling.close(self._tiling.depth - before)
 
     def _results(self, rows: str) -> None:
-        """The epilogue for every element of a tile, of this height."""
+        """The epilogue for every element of a tile of this height."""
         one, product, before = self._tiling.one, self._tiling.product, self._tiling.depth
         row = self._tiling.tile_row + ROW
         if self._tiling.tile.left is not None:
@@ -287,7 +295,7 @@ class _TileLoops:
             return
         if not self._tiling.tile.is_transposed:
             self._open_columns(epilogue)
-        place = self._factors.total("column" if self._is_row else f"row * {self._tiling.tile.columns} + column")
+        place = self._factors.total("column" if self._is_row else f"row * {self._factors.stride} + column")
         if self._squares_high:
             place = f"transposed[column * {self._squares_high} + row]"
         self._tiling.say(f"const {self._tiling.kind} {ACCUMULATOR} = {place};")
@@ -298,7 +306,7 @@ class _TileLoops:
         self._tiling.close(self._tiling.depth - before)
 
     def _with_loads_of_row(self, epilogue: Scalar) -> Scalar:
-        """The epilogue with what it reads for a whole row in variables, since a compiler cannot know that it may be."""
+        """The epilogue with loads that a whole row shares hoisted: a compiler cannot prove that this is safe."""
         gone = variables(self._tiling.panel + COLUMN)
         found = [one for one in visit(epilogue) if isinstance(one, Load) and one.buffer != self._tiling.one.out]
         parts: dict[Scalar, Scalar] = {}
@@ -309,9 +317,9 @@ class _TileLoops:
         return replaced(epilogue, parts)
 
     def _is_first_made(self, epilogue: Scalar, row: ScalarVar) -> bool:
-        """Whether the results of a transposed tile are made in vectors where the sums are, and then copied.
+        """Whether the results of a transposed tile are computed in vectors, in place of the sums, and then copied.
 
-        They must be floats that do not depend on the row, and others than the sums: there are some behind the last row.
+        They must be floats that do not depend on the row, since some are past the last row, and differ from the sums.
         """
         one, tile = self._tiling.one, self._tiling.tile
         parts = [part for part in visit(epilogue) if part.dtype is not INDEX]
@@ -320,7 +328,7 @@ class _TileLoops:
         return bool(self._squares_high) and is_more and are_floats and row.name not in variables(epilogue)
 
     def _make_results(self, epilogue: Scalar) -> None:
-        """The epilogue in place of the sums of a transposed tile."""
+        """Applies the epilogue in place to the sums of a transposed tile."""
         tiling, high, before = self._tiling, self._squares_high, self._tiling.depth
         self._open_columns(epilogue)
         rolled = tiling.scalars.dialect.rolled
@@ -336,9 +344,9 @@ class _TileLoops:
         tiling.close(tiling.depth - before)
 
     def _is_made_whole(self, epilogue: Scalar) -> bool:
-        """Whether a row of bytes is made as wide as a tile and then copied, though some panel has fewer columns.
+        """Whether a row of bytes is computed at full tile width and then copied, though some panel is narrower.
 
-        Compilers make vectors of all of it then, and nothing is left. It must read nothing that depends on the column.
+        Compilers then vectorize it without a remainder loop. It must read nothing that depends on the column.
         """
         one, tiling = self._tiling.one, self._tiling
         gone = variables(tiling.panel + COLUMN)
@@ -348,7 +356,7 @@ class _TileLoops:
         return is_narrower and is_ragged and not tiling.tile.is_transposed and not tiling.tile.widened and not reads
 
     def _make_row(self, epilogue: Scalar, index: tuple[Scalar, ...]) -> None:
-        """A row of results, as wide as the tile, and its columns copied to where they belong."""
+        """Computes a row of results at the full width of the tile, and copies its columns to the result."""
         one, tiling, width = self._tiling.one, self._tiling, self._tiling.tile.columns
         made = Buffer("made", one.out.dtype, (width,), Space.SCRATCH)
         tiling.say(f"{tiling.type_of(one.out.dtype)} made[{width}];")
@@ -373,7 +381,7 @@ class _TileLoops:
             tiling.close()
 
     def _open_columns(self, epilogue: Scalar) -> None:
-        """The loop over the columns of a tile."""
+        """Opens the loop over the columns of a tile."""
         rolled = self._tiling.scalars.dialect.rolled
         if rolled and self._tiling.is_one_panel and any(isinstance(part, Select) for part in visit(epilogue)):
             self._tiling.say(rolled)

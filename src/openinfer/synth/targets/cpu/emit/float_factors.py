@@ -1,6 +1,6 @@
-"""The factors of contractions of floats, as tiles take them in C: rows, panels, and the calls for tiles.
+"""Factors of float contractions for tiles, in C: rows, panels, and the calls for tiles.
 
-Factors that cannot be read where they lie are copied into scratch memory first: a panel of columns, or a block of rows.
+Factors that cannot be read in place are first copied to scratch memory: a panel of columns, or a block of rows.
 """
 
 from collections.abc import Sequence
@@ -17,15 +17,15 @@ from openinfer.synth.targets.cpu.quantized import GroupScales, are_half_floats
 from openinfer.synth.targets.cstyle.code import ExprText
 
 _MOST_PRODUCTS = 8192
-"""The most products of f32 that a tile adds up one after the other; more are added up in blocks."""
+"""The most f32 products that a tile accumulates one after the other; more are accumulated in blocks."""
 _LEAST_WHOLE = 256
-"""The bits of a vector of which there are halves, too."""
+"""Vectors with at least this many bits also come in half width."""
 _BLOCK = 1024
-"""The products of a block."""
+"""The number of products in a block."""
 
 
 class FloatFactors:
-    """Rows and panels of floats, or of integers and floats of 16 bits that become such."""
+    """Rows and panels of floats, or of integers and 16-bit floats that are converted."""
 
     def __init__(self, tiling: Tiling) -> None:
         self._tiling = tiling
@@ -35,7 +35,7 @@ class FloatFactors:
         self._tiling.copied_row(self._tiling.scalars.text(self._tiling.product.left.value))
 
     def right(self) -> tuple[str, str]:
-        """A panel, where it lies or as it was copied; and where windows see the input."""
+        """A panel, in place or copied, and the offsets of window taps in the input."""
         found = self._panel()
         taps = self._taps()
         if taps:
@@ -66,7 +66,7 @@ class FloatFactors:
         return "panel", "step"
 
     def _taps(self) -> list[int]:
-        """The offsets of all inner indices but the first, for rows that are windows; none where they run as one."""
+        """The offsets of all inner indices but the first, if rows are windows; empty if there is only one index."""
         inner, place = self._tiling.product.inner, self._tiling.product.left.place
         if not self._tiling.tile.reads_windows or len(inner.vars) == 1:
             return []
@@ -93,30 +93,53 @@ class FloatFactors:
         if own is not None and own.groups is not None and tile.right is None:
             return self._group_call(own.groups, rows, vectors, f"{right}, {step}")
         subtracts = has_zero(self._tiling) and tile.right is None
-        is_half = tile.has_panels and are_half_floats(self._tiling.one, product.right.buffer)
-        is_stored = is_half or (integers(self._tiling) is not None and tile.right is None)
-        stored = product.right.buffer.dtype.name if is_stored else None
+        stored = product.right.buffer.dtype.name if self._is_stored else None
         points = "zero, " * subtracts
         shape = self._tiling.one.accumulator.name, tile.lanes, rows, vectors
-        half = stored is None and self._has_half(vectors)
+        half = self._has_half(vectors)
         found = FloatTile(*shape, stored, has_zero=subtracts, is_window=bool(taps), has_half=half)
         is_long = found.dtype == "f32" and most_elements(product.inner.extents) > _MOST_PRODUCTS
         block = max(_BLOCK // max(len(taps), 1), 1)
         name = self._tiling.scalars.need(LongTile(found, block) if is_long else found)
         depth = number(product.inner.extents[0] if taps else product.inner.extent)
-        return f"{name}({depth}, {self._left()}, {right}, {step}, {points}tile, {tile.columns})"
+        return f"{name}({depth}, {self._left()}, {right}, {step}, {points}tile, {self.stride})"
+
+    @property
+    def _is_stored(self) -> bool:
+        """Whether columns are stored in another type, which tiles convert as they load them."""
+        tile, factor = self._tiling.tile, self._tiling.product.right
+        is_half = tile.has_panels and are_half_floats(self._tiling.one, factor.buffer)
+        return is_half or (integers(self._tiling) is not None and tile.right is None)
+
+    @property
+    def stride(self) -> int:
+        """The columns of a panel; of a single panel of floats that is not transposed, those that are computed."""
+        one, tile, columns = self._tiling.one, self._tiling.tile, self._tiling.product.columns.extent
+        is_whole = is_symbolic(columns) or columns > tile.columns or self._is_stored
+        if is_whole or tile.is_transposed or one.out.dtype.bits < one.accumulator.bits:
+            return tile.columns
+        vectors = -(-columns // tile.lanes)
+        return tile.lanes * vectors - tile.lanes // 2 * self._has_half(vectors)
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether the last panel ends in half a vector, and the stride has room for all of it."""
+        tile, columns = self._tiling.tile, self._tiling.product.columns.extent
+        if is_symbolic(columns) or self.stride < tile.columns:
+            return False
+        return self._has_half(-(-((columns - 1) % tile.columns + 1) // tile.lanes))
 
     def _has_half(self, vectors: int) -> bool:
-        """Whether a panel with this many vectors is the last one, and half of its last vector has all that is left."""
+        """Whether a panel with this many vectors is the last one, and half of its last vector suffices."""
         tile, columns = self._tiling.tile, self._tiling.product.columns.extent
-        if is_symbolic(columns) or tile.lanes * self._tiling.one.accumulator.bits < _LEAST_WHOLE:
+        if is_symbolic(columns) or self._is_stored or tile.lanes * self._tiling.one.accumulator.bits < _LEAST_WHOLE:
             return False
         rest = columns % tile.columns if columns > tile.columns else columns
         is_only = columns <= tile.columns or vectors * tile.lanes < tile.columns
         return is_only and vectors == -(-rest // tile.lanes) and 0 < rest % tile.lanes <= tile.lanes // 2
 
     def _group_call(self, groups: GroupScales, rows: int, vectors: int, right: str) -> str:
-        """The call for a tile of integers in groups, with their scales where those of a panel begin."""
+        """The call for a tile of group-quantized integers, with the start of the scales of its panel."""
         tile, product = self._tiling.tile, self._tiling.product
         shape = self._tiling.one.accumulator.name, tile.lanes, rows, vectors
         is_half = product.right.buffer.dtype.is_packed
@@ -131,7 +154,7 @@ class FloatFactors:
         return f"{name}({count}, {self._left()}, {right}, {', '.join(starts)}, tile, {tile.columns})"
 
     def _left(self) -> str:
-        """The arguments that say where the rows of a tile are."""
+        """The arguments that locate the rows of a tile."""
         tile, product = self._tiling.tile, self._tiling.product
         if tile.left is not None:
             stride = number(tile.left.shape[-1])

@@ -1,4 +1,4 @@
-"""The factors of contractions of bytes, as tiles of words take them in C: one copied as 16 bits, one in panels."""
+"""Factors of byte contractions for word tiles, in C: one copied as 16-bit values, one in panels."""
 
 from collections.abc import Sequence
 
@@ -11,23 +11,23 @@ from openinfer.synth.targets.cpu.emit.word_tiles import PairTile
 
 
 class WordFactors:
-    """Rows or columns of 16 bits, and bytes in panels."""
+    """Rows or columns of 16-bit values, and bytes in panels."""
 
     def __init__(self, tiling: Tiling) -> None:
         self._tiling = tiling
 
     @property
     def _groups(self) -> int:
-        """How many groups a sum has."""
+        """The number of groups in a sum."""
         return groups(self._tiling.product.inner.extent)
 
     def copied_row(self, left: Buffer) -> None:
-        """A row, as 16 bits; the last group is filled up."""
+        """A row of 16-bit values; the last group is zero-padded."""
         self._tiling.copied_row(self._element(self._tiling.product.left.value))
         self._filled(self._tiling.product.inner.extent, left)
 
     def _element(self, value: Scalar) -> str:
-        """A byte as 16 bits; it was widened for the sum."""
+        """A byte as a 16-bit value, without the cast that widens it for the sum."""
         own = value.operand if isinstance(value, Cast) else value
         return self._tiling.scalars.text(own)
 
@@ -36,7 +36,7 @@ class WordFactors:
             self._tiling.say(f"for ({self._tiling.index} k = {depth}; k < {wide.shape[-1]}; ++k) to[k] = 0;")
 
     def right(self) -> tuple[str, str]:
-        """The columns of a panel of weights, or copied, as 16 bits."""
+        """The columns of a panel of weights, or copied as 16-bit values."""
         tiling = self._tiling
         if tiling.tile.widened == "rows":
             return offset_from(tiling.product.right.buffer.name, tiling.stored_place(self._groups * GROUP)), ""
@@ -73,14 +73,24 @@ class WordFactors:
         return f"{name}({self._groups}, {self._packed_rows(buffer)}, {right}, tile)"
 
     def _packed_rows(self, buffer: Buffer) -> str:
-        """Where the panel of weights of the rows of a tile starts."""
+        """The start of the panel of weights for the rows of a tile."""
         tiling = self._tiling
         place = tiling.tile_place(buffer, tiling.one.index_of(buffer), self._groups * GROUP)
         return offset_from(buffer.name, place)
 
     def cases(self, rows: Sequence[int], vectors: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
-        """Weights have whole panels: only tiles with less that is copied have a function of their own."""
+        """Weights have whole panels: only tiles with less of the copied factor need a function of their own."""
         return (rows, vectors[:1]) if self._tiling.tile.widened == "rows" else (rows[:1], vectors)
+
+    @property
+    def stride(self) -> int:
+        """The columns of a panel."""
+        return self._tiling.tile.columns
+
+    @property
+    def has_gaps(self) -> bool:
+        """All sums are computed."""
+        return False
 
     def total(self, place: str) -> str:
         """The sum at a position of the tile."""
