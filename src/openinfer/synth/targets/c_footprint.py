@@ -1,7 +1,7 @@
-"""What a project takes of a microcontroller, measured.
+"""Measures the footprint of a project on a microcontroller.
 
-The device's own compiler measures code and stack, where this machine has it; an emulator counts the instructions of a
-step. What could not be measured is an estimate, or missing, and said to be so.
+The device's compiler, where installed, gives the size of code and stack; an emulator counts the instructions of a step.
+Values that cannot be measured are estimated or missing, and the footprint says so.
 """
 
 import re
@@ -21,18 +21,18 @@ from openinfer.synth.targets.c.project import Project
 _VERSION = re.compile(r"\b\d+\.\d+\.\d+\b")
 _COUNTED = re.compile(r"^instructions (\d+)$", re.MULTILINE)
 _MOST_COUNTED = 1 << 29
-"""Steps of more instructions are not run in the emulator."""
+"""Steps with more instructions than this are not run in the emulator."""
 _PLAIN, _IN_PAIRS = 2.0, 0.75
-"""Instructions of an operation: of plain loops, and of products in pairs, as small models were measured."""
+"""Instructions per operation, measured on small models: in plain loops, and where products are computed in pairs."""
 
 
 def footprint(project: Project) -> Footprint:
-    """What a project for a device without an operating system takes of it."""
+    """The footprint of a project for a device without an operating system."""
     options, placed = project.build_options, project.placed
     found = _Measured()
     compiler = options.cc and shutil.which(options.cc)
     if compiler:
-        # An array of weights is in a program of its own; how they are stored otherwise changes no other code.
+        # With weights as an array, the program needs no file; how weights are stored changes no other code.
         own = Project(placed, replace(project.options, weights="array"))
         with temporary_folder() as folder:
             found = _Bench(own, compiler, folder).run()
@@ -58,7 +58,7 @@ def _version(compiler: str) -> str:
 
 
 def estimate(project: Project) -> int:
-    """About how many instructions all kernels of the program take, each called once."""
+    """An estimate of the instructions of all kernels of the program, each called once."""
     total = 0.0
     for step in project.program.steps():
         if isinstance(step, KernelStep):
@@ -89,7 +89,7 @@ class _Bench:
         return self.project.name
 
     def run(self) -> _Measured:
-        """All that the tools of this machine can say."""
+        """Everything that the tools on this machine can measure."""
         found = _Measured()
         for path, text in self.project.files(()).items():
             place = self.folder / path
@@ -114,7 +114,7 @@ class _Bench:
         return run_program([self.compiler, *flags, *arguments], self.folder)
 
     def _sizes(self, found: _Measured) -> None:
-        """Code by the size of sections; the context by that of a variable."""
+        """Code size from sections; context size from a variable of its type."""
         tool = shutil.which(re.sub(r"(gcc|clang)$", "size", Path(self.compiler).name))
         if tool is None:
             found.unmeasured.append("code is not measured: the compiler's 'size' is missing")
@@ -131,7 +131,7 @@ class _Bench:
         found.context = sizes[2][1]
 
     def _count(self, found: _Measured) -> None:
-        """The instructions of a step, counted by an emulator."""
+        """Counts the instructions of a step in an emulator."""
         emulator = shutil.which(EMULATED[0])
         if emulator is None or estimate(self.project) > _MOST_COUNTED:
             why = f"there is no {EMULATED[0]}" if emulator is None else "an emulator would take minutes"
@@ -158,7 +158,7 @@ class _Bench:
 
 
 def counting_program(name: str) -> str:
-    """A program's step between two looks at a timer of the emulated board, which counts 1.6 ticks an instruction."""
+    """C that reads a timer before and after a step; the emulated board's timer ticks 1.6 times per instruction."""
     signature = f"{name}_context *c, const {name}_inputs *in, {name}_outputs *out"
     return f"""#include <stdint.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-"""C for a processor, put together: schedules of ``targets.cpu``, files of ``targets.c``, modules of ``run``."""
+"""The C target for processors: schedules from ``targets.cpu``, files from ``targets.c``, modules from ``run``."""
 
 import sys
 from dataclasses import dataclass, replace
@@ -35,11 +35,11 @@ from openinfer.synth.tuning.records import Tuned, shipped
 from openinfer.synth.tuning.tune import Workshop
 
 _KERNELS = frozenset({Feature.F64, Feature.I64, Feature.STORE8, Feature.STORE16})
-"""What C has on every processor."""
+"""The features that C has on every processor."""
 
 
 def c_target(arch: DeviceArch) -> Target[Project]:
-    """The target of a processor; any other device is refused (E801)."""
+    """The target for a processor; any other device is refused (E801)."""
     own = _Processor(arch, cpu_machine(arch))
     return Target(
         name="c",
@@ -63,7 +63,7 @@ def c_target(arch: DeviceArch) -> Target[Project]:
 
 @dataclass(frozen=True)
 class _Processor:
-    """A device that C is written for."""
+    """A processor that C is generated for."""
 
     arch: DeviceArch
     machine: CpuMachine
@@ -80,7 +80,7 @@ class _Processor:
         return Project(placed, replace(own, cc=self.arch.toolchain.cc, device=self.arch.title))
 
     def rewritten(self, program: Program, wanted: Passes) -> tuple[Program, tuple[InexactNode, ...]]:
-        """With convolutions by Winograd's filters where that is allowed, and products have tiles."""
+        """Rewrites convolutions with Winograd transforms, if allowed and the machine has vectors to tile products."""
         if not self.machine.vector_bits:
             return program, ()
         return AllowedWinograd(Allowed.WINOGRAD in wanted.allow).run(program)
@@ -97,7 +97,7 @@ class _Processor:
 
         def schedule(program: Program) -> Program:
             choose = _tuned(program, wanted, workshop).choose(workshop.processor)
-            # Where code must be small, a reshape is none.
+            # Where code must be small, reshapes become moves, which need no code if both sides share memory.
             own = FreeReshapes().run(program) if self.machine.words else program
             own = ChannelsLast(self.machine).run(own)
             return SharePanels().run(Schedule(self.machine, choose).run(own))
@@ -105,7 +105,7 @@ class _Processor:
         return schedule, divide.run
 
     def _divide(self, wanted: Divide) -> Divide:
-        """The pass that divides kernels among threads: a device without an operating system has one."""
+        """The pass that divides kernels among threads; a device without an operating system has one thread."""
         most = wanted.threads or self.arch.cpu.cores or 1
         return replace(wanted, threads=most if self.is_hosted else 1)
 
@@ -114,7 +114,7 @@ class _Processor:
 
 
 def _tuned(program: Program, wanted: Passes, workshop: Workshop) -> Tuned:
-    """What is known about the tiles of a program, after measuring those that should be measured."""
+    """The tuning records for a program's tiles, after any requested measurements."""
     if wanted.tune is None:
         return shipped() if wanted.tuned is None else wanted.tuned
     return wanted.tune.run(program, wanted.tuned or Tuned(), workshop)

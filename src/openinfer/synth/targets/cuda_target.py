@@ -1,4 +1,4 @@
-"""CUDA, put together: schedules of ``targets.simt``, files of ``targets.cuda``, modules of ``run``."""
+"""The CUDA target: schedules from ``targets.simt``, files from ``targets.cuda``, modules from ``run``."""
 
 from dataclasses import dataclass, replace
 
@@ -21,7 +21,7 @@ from openinfer.synth.targets.target import Target
 
 
 def cuda_target(arch: DeviceArch) -> Target[CudaProject]:
-    """The target of a device with CUDA."""
+    """The target for a CUDA device."""
     own = LaunchingDevice(arch, simt_machine(arch))
     return Target(
         name="cuda",
@@ -46,7 +46,7 @@ def cuda_target(arch: DeviceArch) -> Target[CudaProject]:
 
 @dataclass(frozen=True)
 class _CudaDevice:
-    """A device that kernels are written for."""
+    """A device that CUDA kernels are generated for."""
 
     device: LaunchingDevice
 

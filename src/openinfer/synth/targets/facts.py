@@ -1,4 +1,4 @@
-"""What code may use of a device, and how the device rounds."""
+"""The features of a device that code may use, and how the device rounds."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,12 +8,12 @@ from openinfer.synth.devices.description import DeviceArch
 
 
 class Feature(StrEnum):
-    """What code may use, where a target has it."""
+    """A feature that code may use if the target has it."""
 
     F64 = "f64"
     """Arithmetic on f64."""
     F16 = "f16"
-    """Arithmetic on f16; storing it takes none."""
+    """Arithmetic on f16; storing f16 does not need it."""
     I64 = "i64"
     """Arithmetic on 64-bit integers."""
     I16 = "i16"
@@ -21,32 +21,32 @@ class Feature(StrEnum):
     I8 = "i8"
     """Arithmetic on 8-bit integers."""
     STORE8 = "store8"
-    """Elements of 8 bits are stored on their own."""
+    """Individual loads and stores of 8-bit elements."""
     STORE16 = "store16"
-    """Elements of 16 bits are stored on their own."""
+    """Individual loads and stores of 16-bit elements."""
     ADDRESSES = "addresses"
-    """Memory is reached by addresses that are numbers."""
+    """Buffers are reached by numeric addresses."""
     SUBGROUPS = "subgroups"
-    """Threads in lockstep combine their values."""
+    """Reductions over the threads of a subgroup."""
     SHUFFLE = "shuffle"
-    """Threads in lockstep read each other's values."""
+    """Threads of a subgroup read each other's values."""
     HOSTED = "hosted"
-    """An operating system: memory on request, threads, a clock."""
+    """An operating system: a heap, threads, a clock."""
 
 
 @dataclass(frozen=True)
 class Numerics:
-    """How a target rounds: ``exact``, as IEEE 754 says, or what is wrong."""
+    """How a target rounds: ``exact``, as IEEE 754 requires, or how it deviates."""
 
     division: Literal["exact", "last bit"] = "exact"
     root: Literal["exact", "last bit"] = "exact"
     fma: Literal["exact", "two roundings"] = "exact"
     subnormals: Literal["exact", "flushed", "when_asked"] = "exact"
-    """``when_asked``: exact in shaders that ask for it, and flushed in others."""
+    """``when_asked``: exact in shaders that request it, flushed in others."""
 
     @classmethod
     def of(cls, arch: DeviceArch) -> "Numerics":
-        """Those of a GPU; what its description leaves out is taken to be inexact.
+        """The numerics of a GPU; whatever its description leaves out is assumed to be inexact.
 
         >>> Numerics.of(DeviceArch.named("lavapipe")).fma, Numerics.of(DeviceArch.named("vulkan")).division
         ('two roundings', 'last bit')

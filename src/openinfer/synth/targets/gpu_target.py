@@ -1,4 +1,4 @@
-"""What targets with launches have in common: schedules of ``targets.simt``, and modules of ``run``."""
+"""What targets that launch kernels share: schedules from ``targets.simt``, and modules from ``run``."""
 
 from dataclasses import dataclass, replace
 
@@ -24,10 +24,10 @@ from openinfer.synth.targets.target import BuildOptions, Pass, Passes
 
 GPU_FEATURES = frozenset({Feature.F64, Feature.I64, Feature.STORE8, Feature.STORE16, Feature.HOSTED})
 _SHORT = ("vectors:", *(f"attention: {digit}" for digit in range(1, 10)))
-"""Forms whose launches come one after the other and are short, attention by its number of parts: a barrier is much of
-their time."""
+"""Prefixes of forms whose launches are short and run back to back, so that barriers take much of their time. For
+attention, the digit is the first one of its number of parts."""
 REACH = 1 << 32
-"""Positions in memory have 32 bits."""
+"""The bytes that a position of 32 bits can reach."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class LaunchingDevice:
     machine: SimtMachine
 
     def passes(self, wanted: Passes, _rules: MemoryRules) -> tuple[Pass, ...]:
-        """What gives kernels their launches."""
+        """The passes that lower kernels to launches."""
 
         def schedule(kernel: Kernel, unaligned: frozenset[str], finite: frozenset[str]) -> Launches:
             machine = replace(self.machine, unaligned=unaligned, finite=finite)
@@ -49,11 +49,11 @@ class LaunchingDevice:
         return hoisted, OntoDevice(schedule, STRUCTURES, self._finished).run
 
     def is_launch(self, kernel: Kernel) -> bool:
-        """Whether a kernel of several statements takes fewer launches than they do."""
+        """Whether a kernel of several statements needs fewer launches than the statements on their own."""
         return vectors(kernel, self.machine) is not None or attention(kernel, self.machine) is not None
 
     def _finished(self, launches: Launches, weights: frozenset[str]) -> Launches:
-        """Launches with what the device's description asks for beyond their forms."""
+        """Launches with the additions that the device's description asks for."""
         if self.machine.knows_weights or self.machine.early:
             launches = with_weights(launches, weights)
         if self.machine.early:
@@ -61,7 +61,7 @@ class LaunchingDevice:
         return with_late_guards(launches) if self.machine.guards_late else launches
 
     def require_reach(self, placed: Placed) -> None:
-        """Refuse values that are larger than what kernels reach."""
+        """Refuse values that are larger than a kernel can reach."""
         for value in placed.memory.offsets:
             if value.nbytes >= REACH:
                 name = value.variable or value.name
@@ -70,7 +70,7 @@ class LaunchingDevice:
 
 
 def built_for_device(project: RunnableProject, options: BuildOptions) -> CompiledModule:
-    """A project compiled and loaded on this machine."""
+    """Compiles a project and loads it on this machine."""
     if options.trace is TraceLevel.OFF:
         return built(project, options.cc, options.flags, options.node_budget, options.weights)
     return traced(project, options.cc, options.flags, options.trace, options.node_budget, options.weights)

@@ -1,11 +1,11 @@
-"""A kernel by itself, as a device runs it: what those who write shaders hand to those who run them."""
+"""A standalone kernel for a device: the interface between the code that emits shaders and the code that runs them."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class NodeArgument:
-    """An argument of a launch: one of the kernel's buffers, or a number where the buffer is negative."""
+    """An argument of a launch: the index of one of the kernel's buffers, or a number if the index is negative."""
 
     buffer: int
     is_written: bool = False
@@ -14,7 +14,7 @@ class NodeArgument:
 
 @dataclass(frozen=True)
 class NodeLaunch:
-    """A launch of the shader in the same position."""
+    """A launch of the shader at the same index."""
 
     groups: int
     can_fail: bool
@@ -23,10 +23,10 @@ class NodeLaunch:
 
 @dataclass(frozen=True)
 class NodeProgram:
-    """Shaders, each launched once in their order, and how large the buffers are that launches work on."""
+    """Shaders, each launched once in order, and the sizes of the buffers that launches work on."""
 
     shaders: tuple[str, ...]
     launches: tuple[NodeLaunch, ...]
     nbytes: tuple[int, ...]
     lanes: int
-    """Threads that shaders take to exchange values."""
+    """The number of threads that shaders expect to exchange values."""

@@ -1,4 +1,4 @@
-"""What a project is, whatever language it is written in: its options, its files, and what others ask of it."""
+"""What a project is, in any language: its options, its files, and the interface that other code relies on."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,18 +11,18 @@ from openinfer.synth.program.ir import Program
 from openinfer.synth.targets.cstyle.library import KernelLibrary
 
 Files = dict[str, str | bytes]
-"""The files of a project, by their paths."""
+"""The files of a project, by path."""
 Weights = Literal["file", "array", "incbin"]
 FieldKind = Literal["pointer", "pointers", "int32", "int64"]
 
 
 @dataclass(frozen=True)
 class ProjectOptions:
-    """What a project is for.
+    """What a project is built for.
 
     ``weights``: a file that is read at run time, an array in the code, or a file that the assembler includes.
-    ``flags``: what the compiler is told about the device. ``isa``: its instruction set; ``cc``: the compiler that makes
-    code for it, where that is not the usual one. ``index_bits``: the width of positions in code, where they fit.
+    ``flags``: compiler flags for the device. ``isa``: its instruction set; ``cc``: its compiler, where that is not the
+    default one. ``index_bits``: the width of positions in code, where they fit.
     """
 
     name: str = "model"
@@ -36,25 +36,25 @@ class ProjectOptions:
 
 @dataclass(frozen=True)
 class Golden:
-    """One step: what goes in and what must come out, as arrays by name; a refused one must fail.
+    """One step of a self-test: its inputs and expected outputs, by name; a refused step must fail.
 
-    ``tolerance`` is relative to the largest magnitude of an output; None means what is usual for its dtype. Integers
-    are compared exactly.
+    ``tolerance`` is relative to the largest magnitude of an output; None means the default for its dtype. Integers are
+    compared exactly.
     """
 
     inputs: Mapping[str, Array]
     outputs: Mapping[str, Array]
     tolerance: float | None = None
     begins: bool = False
-    """Whether the state is the initial one before it."""
+    """Whether the state is reset before the step."""
     is_refused: bool = False
     looser: float = 1.0
-    """How much larger than usual the tolerance is, where none is given."""
+    """A factor on the default tolerance, where none is given."""
 
 
 @dataclass(frozen=True)
 class Field:
-    """A field of a struct: its name, its C declaration, and what kind of thing it is for those who fill it."""
+    """A field of a struct: its name, its C declaration, and its kind, for code that fills it."""
 
     name: str
     text: str
@@ -67,19 +67,19 @@ class EmittedProject(Protocol):
 
     @property
     def name(self) -> str:
-        """What files and functions begin with."""
+        """The prefix of files and functions."""
 
     @property
     def options(self) -> ProjectOptions:
-        """What it is for."""
+        """What the project is built for."""
 
     @property
     def build_options(self) -> ProjectOptions:
-        """The options with all that the compiler must be told."""
+        """The options, with every flag that the compiler needs."""
 
     @property
     def placed(self) -> Placed:
-        """What was printed."""
+        """The placed program that was printed."""
 
     @property
     def program(self) -> Program:
@@ -87,11 +87,11 @@ class EmittedProject(Protocol):
 
     @property
     def kernels(self) -> KernelLibrary:
-        """The functions of kernels, and their calls in the order of the source."""
+        """The functions of kernels, and the calls to them in source order."""
 
     @property
     def saved_bytes(self) -> int | None:
-        """The bytes of a saved state; None where tables can grow."""
+        """The bytes of a saved state; None if tables can grow."""
 
     @property
     def graph_hash(self) -> str:
@@ -105,11 +105,11 @@ class EmittedProject(Protocol):
         """The sources that a compiler needs, without the weights and without the names of graph and model."""
 
     def files(self, golden: Sequence[Golden] = ()) -> Files:
-        """All files but the plan, by their paths; golden values make a self-test."""
+        """All files but the plan, by path; golden values add a self-test."""
 
 
 class RunnableProject(EmittedProject, Protocol):
-    """A project that compilers of this machine make a library of, with functions that take a context."""
+    """A project that compilers on this machine build into a library, with functions that take a context."""
 
     @property
     def blob(self) -> bytes:
@@ -117,23 +117,23 @@ class RunnableProject(EmittedProject, Protocol):
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """The files of the code that are compiled."""
+        """The source files to compile."""
 
     @property
     def shaders(self) -> Mapping[str, str]:
-        """The shaders that become headers first, by their paths, and what each is called in its header."""
+        """The shaders that become headers first: paths, and the name of each shader in its header."""
 
     @property
     def libraries(self) -> tuple[str, ...]:
-        """What the sources are linked with."""
+        """The libraries that the sources are linked with."""
 
     @property
     def kernel_flags(self) -> tuple[str, ...]:
-        """What the compiler of kernels is told, where it is not that of the other sources."""
+        """Flags for the compiler of kernels, where that is not the compiler of the other sources."""
 
     @property
     def trace_flags(self) -> tuple[str, ...]:
-        """What a compiler is told so that steps say what they do."""
+        """Compiler flags that make steps emit traces."""
 
     @property
     def inputs(self) -> list[Field]:
@@ -145,11 +145,11 @@ class RunnableProject(EmittedProject, Protocol):
 
     @property
     def traced_context(self) -> list[Field]:
-        """The fields of the context, those included that are there for traces alone."""
+        """The fields of the context, including those that exist only for traces."""
 
     @property
     def reported(self) -> tuple[Reported, ...]:
-        """What the lines that trace say, in the order of the source."""
+        """What the trace lines report, in source order."""
 
     def timed_code(self) -> tuple[dict[str, str], tuple[str, ...]]:
-        """The code with a clock around every call of a kernel, and which files of it are compiled."""
+        """The code with a clock around every kernel call, and which of its files to compile."""

@@ -1,6 +1,6 @@
-"""``Target``: all that the pipeline must know of what code is written for, as one value; and the registry of targets.
+"""``Target``: everything the pipeline must know about a device and its language, as one value; and the target registry.
 
-The pipeline imports nothing else of a language or a device. A target that is new adds its own folder, and a line in
+The pipeline imports nothing else about a language or a device. A new target adds its own folder and a line in
 ``TARGETS``.
 """
 
@@ -40,32 +40,32 @@ Pass = Callable[[Program], Program]
 
 
 class Allowed(StrEnum):
-    """What is faster and less exact, and therefore done only where it is asked for."""
+    """An optimization that is faster but less exact, and therefore opt-in."""
 
     WINOGRAD = "winograd"
-    """Convolutions of 3 x 3 by transformed tiles."""
+    """3 x 3 convolutions by transformed tiles."""
 
 
 @dataclass(frozen=True)
 class Passes:
-    """The optional steps of the pipeline; without ``schedule`` everything is computed in plain loops, by one thread."""
+    """The optional passes of the pipeline; without ``schedule``, one thread computes everything in plain loops."""
 
     simplify: Simplify | None = field(default_factory=Simplify)
     fuse: Fuse | None = field(default_factory=Fuse)
     schedule: bool = True
     divide: Divide = field(default_factory=Divide)
     tune: Tune | None = None
-    """Tiles are chosen by measuring on this machine, where ``tuned`` does not know them."""
+    """Chooses tiles by measuring on this machine, where ``tuned`` has no record."""
     tuned: Tuned | None = None
-    """What was measured before; None means the records that are shipped, or nothing where it is measured now."""
+    """Earlier measurements; None means the shipped records, or none if ``tune`` measures now."""
     allow: frozenset[Allowed] = frozenset()
-    """What may be computed in other ways than the contract of numbers foresees, besides nodes that say so."""
+    """The deviations from the numerics contract that are allowed, besides nodes that say so themselves."""
     undo: bool | None = None
-    """Whether a step that fails is rolled back, which takes memory; None means where there is an operating system."""
+    """Whether a step that fails is rolled back, which takes memory; None means if there is an operating system."""
 
     @classmethod
     def preferred(cls, arch: DeviceArch) -> "Passes":
-        """What a device's description asks for."""
+        """The passes that a device's description asks for."""
         wishes = arch.preferences
         if wishes.prefer_fusion is False:
             return NODE_BY_NODE
@@ -74,13 +74,13 @@ class Passes:
 
 
 NODE_BY_NODE = Passes(Simplify(fold=False, share=False, drop=False, norms=False), fuse=None)
-"""Every node keeps a kernel of its own, also where nothing reads its result."""
+"""Every node keeps its own kernel, even if nothing reads its result."""
 
 
 # --- targets ----------------------------------------------------------------------------------------------------------
 
 Machine: TypeAlias = CpuMachine | SimtMachine | FpgaMachine
-"""What devices have that code is written for; another kind of device is one more member of the union."""
+"""The description of a device's hardware; a new kind of device is one more member of the union."""
 
 
 @dataclass(frozen=True)
@@ -96,52 +96,52 @@ class BuildOptions:
 
 @dataclass(frozen=True)
 class Target(Generic[P]):
-    """What code is written for: a device, and a language it is written in."""
+    """What code is generated for: a device, and a language."""
 
     name: str
     machine: Machine
-    """What the device has. Passes take it from their own target, which knows what kind it is."""
+    """The hardware of the device. Passes get it from their own target, which knows its kind."""
     dialect: Dialect | None
-    """How the language says kernels; None where it is not one of C's family."""
+    """How the language spells kernels; None outside the C family."""
     supports: frozenset[Feature]
     numerics: Numerics
     alignment: int
-    """In bytes. Nothing else says so: layouts, headers and code follow."""
+    """In bytes. Its only definition: layouts, headers and code follow it."""
     index_bits: int
-    """The width of positions that it prefers."""
+    """The preferred width of positions."""
     max_argument_bytes: int
-    """The most that the arguments of a kernel take."""
+    """The most bytes that the arguments of a kernel can take."""
     max_buffer_bytes: int
     """The most bytes that a kernel reaches through one address; no tensor straddles two such segments."""
     passes: Callable[[Passes, MemoryRules], tuple[Pass, ...]]
-    """What is done to a program between fusing and placing it."""
+    """The passes between fusion and placement."""
     project: Callable[[Placed, ProjectOptions], P]
-    """A program as files."""
+    """Turns a placed program into files."""
     build: Callable[[P, BuildOptions], CompiledModule]
-    """A project compiled and loaded on this machine."""
+    """Compiles a project and loads it on this machine."""
     profile: Callable[[P, str, TimedRun], Profile]
-    """A project built with a compiler, and timed on this machine."""
+    """Builds a project with a compiler and times it on this machine."""
 
     footprint: Callable[[P], Footprint | CircuitFootprint] | None = None
-    """What a project takes of the device, measured by its own tools; None where that is this machine's business."""
+    """Measures what a project takes on the device, with the device's own tools; None where there is no such measure."""
     facts: Callable[[P], dict[str, Any]] = lambda _project: {}
-    """What a plan says of a project beyond what all plans say."""
+    """Facts about a project that its plan has beyond those of all plans."""
     structures: frozenset[type[Structure]] = frozenset()
-    """The structured statements that its schedule has templates for; all others are loops from the start."""
+    """The structured statements that its schedule has templates for; all others are lowered to loops first."""
 
     rewritten: Callable[[Program, Passes], tuple[Program, tuple[InexactNode, ...]]] | None = None
-    """What is done to a program before kernels are joined, where the user allows it; and to which nodes."""
+    """Rewrites a program before fusion, as far as the user allows; also returns the nodes that it made inexact."""
     prepared: Pass | None = None
-    """What is done to a program before kernels are joined in launches."""
+    """The pass before kernels are fused into launches."""
     is_launch: Callable[[Kernel], bool] | None = None
-    """Which kernels run in one launch; None where kernels are functions that are called."""
+    """Whether a fused kernel runs as one launch; None where kernels are called as functions."""
     fusion_rules: tuple[FusionRule, ...] = ()
-    """Rules of its own by which kernels become one."""
+    """Fusion rules of its own."""
     on_device: bool = False
-    """Whether steps run in memory of a device."""
+    """Whether steps work in device memory."""
 
     def rules(self, passes: Passes) -> MemoryRules:
-        """How memory is laid out."""
+        """The rules by which memory is laid out."""
         is_hosted = Feature.HOSTED in self.supports
         return MemoryRules(
             self.alignment,
@@ -178,11 +178,11 @@ def _vhdl(arch: DeviceArch) -> Target[Any]:
 
 
 TARGETS: dict[str, Callable[[DeviceArch], Target[Any]]] = {"c": _c, "cuda": _cuda, "vhdl": _vhdl, "vulkan": _vulkan}
-"""Targets, by the ``api`` of the devices they are for. A target is imported when it is asked for."""
+"""Targets by the ``api`` of their devices. A target is imported when it is first requested."""
 
 
 def target_of(arch: DeviceArch) -> Target[Any]:
-    """The target of a device; a device that nothing writes code for has none (E801).
+    """The target for a device; refused if no target generates code for it (E801).
 
     >>> target_of(DeviceArch.named("x86-avx2")).name
     'c'

@@ -1,4 +1,4 @@
-"""What a circuit takes, measured by the tools that this machine has: GHDL counts clocks, yosys cells, nextpnr times."""
+"""Measures a circuit with the tools on this machine: clock cycles by GHDL, cells by yosys, frequency by nextpnr."""
 
 import shutil
 from pathlib import Path
@@ -16,7 +16,7 @@ from openinfer.synth.targets.vhdl.project import VhdlProject
 
 
 def circuit_footprint(project: VhdlProject) -> CircuitFootprint:
-    """All that the tools of this machine can say."""
+    """Everything that the tools on this machine can measure."""
     missing: list[str] = []
     if shutil.which("ghdl") is None:
         return CircuitFootprint(unmeasured=("nothing is measured: there is no ghdl",))
@@ -36,7 +36,7 @@ def circuit_footprint(project: VhdlProject) -> CircuitFootprint:
 
 
 def _clocks(project: VhdlProject, missing: list[str]) -> int | None:
-    """The clocks of a step whose inputs are 0, with sizes at their bounds."""
+    """The clock cycles of a step with inputs of 0 and sizes at their bounds."""
     try:
         module = built_circuit(project, "gcc", FLAGS, TraceLevel.OFF)
         assert isinstance(module, CircuitModule)
@@ -55,7 +55,7 @@ def _clocks(project: VhdlProject, missing: list[str]) -> int | None:
 def _built(
     project: VhdlProject, folder: Path, missing: list[str], *, is_placed: bool
 ) -> tuple[dict[str, tuple[int, int | None]], float | None]:
-    """What ``make pnr``, or ``make synth``, finds."""
+    """The results of ``make pnr``, or of ``make synth`` without placement."""
     for path, text in project.files(()).items():
         place = folder / path
         place.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""VHDL for FPGAs, put together: files of ``targets.vhdl``, simulations of ``run``."""
+"""The VHDL target for FPGAs: files from ``targets.vhdl``, simulations from ``run``."""
 
 import sys
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ from openinfer.synth.targets.vhdl_footprint import circuit_footprint
 
 
 def vhdl_target(arch: DeviceArch) -> Target[VhdlProject]:
-    """The target of an FPGA; any other device is refused (E801)."""
+    """The target for an FPGA; any other device is refused (E801)."""
     own = _Fpga(arch, fpga_machine(arch))
     return Target(
         name="vhdl",
@@ -44,7 +44,7 @@ def vhdl_target(arch: DeviceArch) -> Target[VhdlProject]:
 
 @dataclass(frozen=True)
 class _Fpga:
-    """A device that circuits are made for."""
+    """An FPGA that circuits are generated for."""
 
     arch: DeviceArch
     machine: FpgaMachine
@@ -67,5 +67,5 @@ def _profile(_project: VhdlProject, _cc: str, _trial: TimedRun) -> Profile:
 
 
 def _facts(project: VhdlProject) -> dict[str, Any]:
-    """What the plan says beyond the facts of all targets."""
+    """The plan's facts beyond those of all targets."""
     return {"circuit": circuit_facts(project)}

@@ -1,4 +1,4 @@
-"""Vulkan, put together: schedules of ``targets.simt``, files of ``targets.vulkan``, modules of ``run``."""
+"""The Vulkan target: schedules from ``targets.simt``, files from ``targets.vulkan``, modules from ``run``."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,7 +21,7 @@ from openinfer.synth.targets.vulkan.require import requirements
 
 
 def vulkan_target(arch: DeviceArch) -> Target[VulkanProject]:
-    """The target of a device with Vulkan."""
+    """The target for a Vulkan device."""
     own = _VulkanDevice(LaunchingDevice(arch, simt_machine(arch)), Numerics.of(arch))
     return Target(
         name="vulkan",
@@ -47,7 +47,7 @@ def vulkan_target(arch: DeviceArch) -> Target[VulkanProject]:
 
 @dataclass(frozen=True)
 class _VulkanDevice:
-    """A device that shaders are written for."""
+    """A device that shaders are generated for."""
 
     device: LaunchingDevice
     numerics: Numerics
@@ -60,10 +60,10 @@ class _VulkanDevice:
         return made
 
     def needs(self, project: VulkanProject) -> Needs:
-        """What a project needs of the device, which is refused if it is known to lack it (E805)."""
+        """What a project needs from the device; a device known to lack it is refused (E805)."""
         found = requirements(project, self.device.machine, self.numerics)
         return required(project.program.bound.graph, self.device.arch, found)
 
     def facts(self, project: VulkanProject) -> dict[str, Any]:
-        """What the plan says beyond the facts of all targets."""
+        """The plan's facts beyond those of all targets."""
         return {"needs": self.needs(project).facts()}

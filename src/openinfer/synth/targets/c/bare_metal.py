@@ -1,14 +1,14 @@
-"""What a project for a microcontroller adds: a start and a linker script, with which its programs run in an emulator.
+"""Files that a project for a microcontroller adds: startup code and a linker script, which run programs in an emulator.
 
-The board is Arm's MPS2 with the AN386 image, a Cortex-M4, as QEMU has it; text goes through semihosting. A program for
-another board needs other memories in the linker script, and otherwise the same.
+The board is Arm's MPS2 with the AN386 image, a Cortex-M4, as QEMU emulates it; output goes through semihosting. A
+program for another board only needs other memories in the linker script.
 """
 
 BOARD = "mps2-an386"
 
 
 def is_bare(isa: str) -> bool:
-    """Whether programs for an instruction set have no operating system to start them.
+    """Whether programs for an instruction set run without an operating system.
 
     >>> is_bare("cortex-m4"), is_bare("neon")
     (True, False)
@@ -17,7 +17,7 @@ def is_bare(isa: str) -> bool:
 
 
 def startup() -> str:
-    """The text of ``bare/startup.c``: the vector table, and what happens between reset and ``main``."""
+    """The text of ``bare/startup.c``: the vector table, and the code from reset to ``main``."""
     return """/* Made by OpenInfer: how a program starts on a Cortex-M with newlib and semihosting. */
 #include <stdint.h>
 #include <stdio.h>
@@ -78,12 +78,12 @@ SECTIONS
 
 
 EMULATED = f"qemu-system-arm -M {BOARD} -nographic -monitor none -serial none -semihosting".split()
-"""What runs a program on the board; ``-kernel`` names it."""
+"""The command that runs a program on the board; ``-kernel`` names the program."""
 EMULATOR = f"""# An emulated board, which shows what the program prints: needs newlib and qemu-system-arm.
 RUN ?= {" ".join(EMULATED)} -kernel
 """
 """How the Makefile runs programs."""
 SECTIONS = "-ffunction-sections -fdata-sections"
-"""What the compiler is told so that a linker can leave out what a program does not use."""
+"""Compiler flags that let the linker drop what a program does not use."""
 LINKED = "-Wl,--gc-sections --specs=rdimon.specs -nostartfiles -T bare/mps2.ld bare/startup.c"
 """How the Makefile links programs."""

@@ -1,4 +1,4 @@
-"""What builds a project: a Makefile, CMake's lists, and the weights as sources. Only the project's own name appears."""
+"""Build files: a Makefile, CMake's lists, and the weights as sources. The only name in them is the project's own."""
 
 from textwrap import fill
 from typing import TYPE_CHECKING
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
 _PAD = "    "
 NUMERICS = "-ffp-contract=off -fno-math-errno -fno-trapping-math"
-"""What results depend on: no implicit contraction, and no calls that only set errno."""
+"""The compiler flags that results depend on: no implicit contraction, and no calls that only set errno."""
 
 
 _PACKAGES = {
     "aarch64-linux-gnu-gcc": "gcc-aarch64-linux-gnu libc6-dev-arm64-cross",
     "arm-none-eabi-gcc": "gcc-arm-none-eabi libnewlib-arm-none-eabi",
 }
-"""Debian's packages with compilers for other machines."""
+"""Debian packages of cross compilers."""
 _AARCH64 = """# On a machine of another kind, programs run in an emulator, with the libraries of the cross compiler.
 ifeq ($(filter aarch64 arm64,$(shell uname -m)),)
 RUN ?= qemu-aarch64 -L /usr/aarch64-linux-gnu
@@ -32,14 +32,14 @@ def _sources(name: str, weights: str) -> list[str]:
 
 
 def _identifying(name: str) -> list[str]:
-    """Files that differ between any two projects: they name the model and the graph, and have all the code."""
+    """Files that differ between any two projects: they name the model and the graph, and contain all the code."""
     return [f"include/{name}.h", f"src/{name}.c", "src/kernels.c"]
 
 
 def makefile(name: str, options: "ProjectOptions", *, has_selftest: bool) -> str:
     """Targets: the library (default), ``example``, ``selftest``, ``clean``.
 
-    Objects of changed files are rebuilt, also those whose compilation was running when the files were replaced.
+    Objects of changed files are rebuilt, even if the files were replaced while they were being compiled.
     """
     objects = " ".join(
         f"build/{source.split('/')[1].rsplit('.', 1)[0]}.o" for source in _sources(name, options.weights)
@@ -81,7 +81,7 @@ clean:
 
 
 def continued(line: str) -> list[str]:
-    """A line of a Makefile; a wide one goes on behind blanks, in strings of the shell too, which joins the lines."""
+    """A line of a Makefile, wrapped at blanks if it is too wide; in shell strings too, since the shell joins lines."""
     lines = [""]
     for word in line.split(" "):
         if lines[-1] and len(lines[-1]) + len(word) + len("  \\") > WIDEST:
@@ -93,12 +93,12 @@ def continued(line: str) -> list[str]:
 
 
 def _flags(options: "ProjectOptions") -> list[str]:
-    """What the compiler is told of the device."""
+    """The compiler flags for the device, for numerics, and for the linker."""
     return [*options.flags, *NUMERICS.split(), *SECTIONS.split() * is_bare(options.isa)]
 
 
 def _tools(options: "ProjectOptions") -> str:
-    """The device's compiler, and the archiver that comes with it, unless the caller of make names others."""
+    """The device's compiler and its archiver, unless the caller of make names others."""
     if options.cc is None:
         return "CC ?= cc\n"
     tools = {"CC": options.cc}
@@ -108,7 +108,7 @@ def _tools(options: "ProjectOptions") -> str:
 
 
 def _required_compiler(options: "ProjectOptions") -> str:
-    """A line that says what to install if the compiler for another machine is missing."""
+    """A line that says what to install if the cross compiler is missing."""
     if options.cc is None:
         return ""
     advice = f"apt-get install {_PACKAGES[options.cc]}, or " if options.cc in _PACKAGES else ""
@@ -121,7 +121,7 @@ def _required(program: str, message: str) -> str:
 
 
 def _emulator(isa: str) -> str:
-    """``RUN``: what runs programs of another machine here."""
+    """The definition of ``RUN``, the command that runs programs for another machine."""
     if is_bare(isa):
         return EMULATOR
     return _AARCH64 if isa == "neon" else ""
@@ -148,7 +148,7 @@ def _required_emulator(isa: str) -> str:
 
 
 def cmake_lists(name: str, options: "ProjectOptions", *, has_selftest: bool) -> str:
-    """The same for CMake; the library is a target that other projects can link.
+    """The text of ``CMakeLists.txt``; the library is a target that other projects can link.
 
     The definition of ``NAME_FILES`` makes CMake recompile everything when the files change.
     """
@@ -186,7 +186,7 @@ target_compile_options({name} PRIVATE "$<$<COMPILE_LANGUAGE:C>:${{flags}}>")
 
 
 def _cmake_programs(name: str, options: "ProjectOptions", *, has_selftest: bool) -> str:
-    """The programs; a machine without an operating system has only the library here."""
+    """The programs; for a device without an operating system, CMake builds only the library."""
     argument = " ${CMAKE_CURRENT_SOURCE_DIR}/src/weights.bin" if options.weights == "file" else ""
     test = f"""
 enable_testing()

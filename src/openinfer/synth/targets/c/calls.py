@@ -1,4 +1,4 @@
-"""What steps do to memory, in C: calls of functions, and copies."""
+"""How steps work on memory, in C: function calls, and copies."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -47,25 +47,25 @@ class CCalls:
         self._entries = Entries(file, pointers, self._operands, memory)
 
     def pointer(self, value: Value) -> str:
-        """How the function names the memory of a value."""
+        """The name of a value's memory in the current function."""
         return self._pointers.pointer(value)
 
     def looked_at(self, value: Value, depth: int) -> None:
-        """Nothing is outstanding in C: a scalar is there."""
+        """Does nothing: C has no pending work, so a scalar is always up to date."""
 
     def changed(self, value: Value, depth: int) -> None:
-        """Whoever reads a scalar reads this memory."""
+        """Does nothing: everything that reads the scalar reads this memory."""
 
     def pointer_type(self, value: Value) -> str:
-        """What a parameter points to that has the address of a value."""
+        """The pointee type of a parameter that takes the address of a value."""
         return f"{'const ' if value.storage.is_read_only else ''}{stored_type(value.dtype)}"
 
     def address(self, operand: StepOperand, checks: ChosenTensor | None, depth: int) -> str:
-        """How the function names the memory of an operand."""
+        """The name of an operand's memory in the current function."""
         return self._operands.operand(operand, checks, depth)
 
     def kernel(self, step: KernelStep, checks: KernelChecks, depth: int) -> None:
-        """Calls the function of a kernel, which can fail; one in parts is run by all threads."""
+        """Calls the function of a kernel, which can fail; all threads run the parts of a divided kernel."""
         kernel, inputs = self._unaliased(step, checks)
         arguments = [self._operands.operand(one, chosen, depth) for one, chosen in inputs]
         arguments += [self.pointer(one) for one in (*step.outputs, *step.scratch)]
@@ -85,9 +85,9 @@ class CCalls:
     def _unaliased(
         self, step: KernelStep, checks: KernelChecks
     ) -> tuple[Kernel, list[tuple[StepOperand, ChosenTensor | None]]]:
-        """The kernel with every memory as one parameter: an input that is also written is the output itself.
+        """The kernel with one parameter for each memory: an input that is also written becomes the output itself.
 
-        Values of which it reads nothing but the shape are no parameters.
+        Values of which the kernel only uses the shape are not parameters.
         """
         root = self._file.placed.memory.classes.root
         written = {root(value): buffer for value, buffer in zip(step.outputs, step.kernel.outputs, strict=True)}
@@ -108,14 +108,14 @@ class CCalls:
         return replace(kernel, inputs=tuple(kept)), inputs
 
     def fill(self, value: Value, depth: int) -> None:
-        """All the memory that a variable can need gets its initial value."""
+        """Fills all the memory that a variable can need with its initial value."""
         element = element_bits(value.dtype, self._file.program.bound.vars[str(value.variable)].origin)
         self._file.needs.add("oi_element")
         memory, count = f"(unsigned char *){self.pointer(value)}", most_elements(value.shape)
         self._file.line(depth, f"oi_fill({memory}, {value.dtype.bits}, 0, {count}, UINT64_C(0x{element:x}));")
 
     def move(self, step: Move, checks: MoveChecks, depth: int, *, is_whole: bool) -> None:
-        """Copies a value; a whole one with all the memory that it can need."""
+        """Copies a value; with ``is_whole``, all the memory that it can need."""
         source, target = self._operands.operand(step.src, checks.source, depth), self.pointer(step.dst)
         if is_whole:
             self._file.line(depth, f"memcpy({target}, {source}, {step.dst.nbytes});")
@@ -124,22 +124,22 @@ class CCalls:
         self._file.line(depth, f"memcpy({target}, {source}, {self._sizes.nbytes(step.dst)});{about}")
 
     def table(self, step: TableStep, checks: SliceChecks | None, depth: int) -> None:
-        """Works on a slice of a table."""
+        """Accesses a slice of a table."""
         self._parts.table(step, checks, depth)
 
     def part(self, step: PartStep, checks: SliceChecks, depth: int) -> None:
-        """Works on a slice of a tensor."""
+        """Accesses a slice of a tensor."""
         self._parts.part(step, checks, depth)
 
     def entry(self, step: EntryStep | WeightCheck, checks: EntryChecks, depth: int) -> None:
-        """Works on an entry of a prefix table, or checks that there is one."""
+        """Accesses an entry of a prefix table, or checks that it exists."""
         if isinstance(step, WeightCheck):
             self._entries.check(step, checks.chosen, depth)
         else:
             self._entries.entry(step, checks.chosen, depth)
 
     def marked(self, rows: Sequence[Reported], first: int) -> list[str]:
-        """Lines that are empty unless compiled for traces: one for a node, or for several without values."""
+        """Trace lines, empty unless compiled with traces: one for a node, or for several nodes without values."""
         lines = []
         for _, group in groupby(enumerate(rows, first), lambda one: -1 if one[1].value is None else one[1].node):
             numbered = list(group)
@@ -151,7 +151,7 @@ class CCalls:
         return lines
 
     def _traced(self, row: Reported, number: int) -> str:
-        """The value of a row, its extents, and the indices of loops."""
+        """The trace call for a row: its value, its extents, and the loop indices."""
         data = self.pointer(row.value) if isinstance(row.value, Value) else "NULL"
         return f"TRACE({number}, {data}, {self._numbers(row)});"
 

@@ -1,4 +1,4 @@
-"""The files around a project's source: its kernels, and the functions that these and the blocks call."""
+"""The files around a project's source: its kernels, and the functions that kernels and blocks call."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,20 +13,20 @@ from openinfer.synth.targets.cstyle.support import Support
 
 @dataclass(frozen=True)
 class CodeFiles:
-    """Prints these files once the source has been, which says what it needs."""
+    """Prints these files after the source, which determines what they must contain."""
 
     name: str
     placed: Placed
     kernels: KernelLibrary
     needs: frozenset[str]
-    """The functions that blocks call."""
+    """The runtime functions that blocks call."""
     title: Callable[[int], str]
-    """A node in words."""
+    """Describes a node in words."""
     of_blocks: Support = SUPPORT
-    """Where these functions come from."""
+    """The support code that ``needs`` are taken from."""
 
     def kernels_header(self) -> str:
-        """What the source sees of kernels."""
+        """The kernel prototypes that the source includes."""
         prototypes = "\n".join(used.code.prototype for used in self.kernels.used.values())
         guard = f"OPENINFER_{self.name.upper()}_KERNELS_H"
         head = "#include <stdbool.h>\n#include <stdint.h>\n"
@@ -57,7 +57,7 @@ class CodeFiles:
 
     @property
     def axes(self) -> int:
-        """The most axes of a table, or of a tensor that steps work on parts of."""
+        """The most axes of any table, or of any tensor that steps slice."""
         tables = self.placed.state.tables.values()
         return max([1, *(layout.axes for layout in tables), *self._part_ranks()])
 

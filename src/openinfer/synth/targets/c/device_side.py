@@ -1,4 +1,4 @@
-"""What the functions of a project do otherwise where steps launch kernels on a device; a target says it."""
+"""How the functions of a project differ where steps launch kernels on a device; the target fills this in."""
 
 from dataclasses import dataclass
 
@@ -7,18 +7,18 @@ from openinfer.synth.targets.c.memory_calls import MemoryCalls
 
 @dataclass(frozen=True)
 class DeviceSide:
-    """Texts in C, which is the language of the host on every device."""
+    """C code: the host is written in C for every device."""
 
     plumbing: str
-    """Functions: ``fail``; ``settle``, which waits for all launches and returns whether one has failed; ``look``, after
-    which the host sees what is in memory of the device; ``ended``, which waits for the end of a step."""
+    """Functions: ``fail``; ``settle``, which waits for all launches and returns whether one has failed; ``look``, which
+    makes device memory visible to the host; ``ended``, which waits for the end of a step."""
     init: str
     """The function that prepares an instance."""
     free: tuple[str, ...]
-    """The lines that give back what it has made."""
+    """The lines that release what ``init`` has made."""
     inputs: tuple[str, ...]
     """The lines that copy the inputs of a step to the device."""
     memory: MemoryCalls
-    """What is called where memory is moved."""
+    """The functions that move memory."""
     undo: str
-    """What an ``oi_undo`` has behind its first four members."""
+    """The initializers of an ``oi_undo`` after those of its first four members."""

@@ -1,4 +1,4 @@
-"""Entries of prefix tables in C: which one indices choose, and the step's own in place of the model's."""
+"""Entries of prefix tables in C: the one that indices select, and the step's own in place of the model's."""
 
 from dataclasses import replace
 from math import prod
@@ -12,7 +12,7 @@ from openinfer.synth.targets.cstyle.host.file import HostFile
 
 
 class Entries:
-    """Prints steps on entries."""
+    """Prints steps that access entries."""
 
     def __init__(self, file: HostFile, pointers: Pointers, operands: Operands, calls: MemoryCalls) -> None:
         self._file = file
@@ -21,7 +21,7 @@ class Entries:
         self._operands = operands
 
     def check(self, step: WeightCheck, checks: ChosenTensor, depth: int) -> None:
-        """Indices name a tensor."""
+        """Checks that indices name a tensor."""
         if checks.gap is None:
             self._operands.require(checks, depth)
             return
@@ -31,7 +31,7 @@ class Entries:
         self._file.line(depth, f"if (!{listed}[{index.text}]) {self._file.fail(checks.gap)}")
 
     def entry(self, step: EntryStep, checks: ChosenTensor, depth: int) -> None:
-        """An entry of a family that the graph writes: the step's own if it has written it, else the model's."""
+        """Accesses an entry of a family that the graph writes: the step's own if written, else the model's."""
         weight = replace(step.family.entries, index=step.index)
         self._file.line(depth, "{")
         self._file.line(depth + 1, f"const int64_t at = {self._operands.chosen(weight, checks, depth + 1).text};")
@@ -43,11 +43,11 @@ class Entries:
         self._file.line(depth, "}")
 
     def _slot(self, family: Family) -> str:
-        """Where among the step's own entries the chosen one is."""
+        """The position of the selected entry among the step's own; negative if nothing writes it."""
         return f"{self._file.lists.name('slots', family, family.slots)}[at]"
 
     def _offset(self, family: Family) -> str:
-        """Where among the weights the chosen entry is."""
+        """The offset of the selected entry in the weights."""
         places = self._file.placed.weights.places(family.entries)
         return f"{self._file.lists.name('offsets', places, places.offsets)}[at]"
 

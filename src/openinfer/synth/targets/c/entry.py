@@ -1,7 +1,7 @@
 """The public functions of a project in C: init, reset, step, state, fetch, errors.
 
-Where there is an operating system, a context takes one call at a time: each public function is then a wrapper that
-marks the context as busy.
+With an operating system, a context enforces one call at a time: each public function is then a wrapper that marks the
+context as busy.
 """
 
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class EntryPrinter:
     printers: SourcePrinters
     state_hash: bytes
     device: DeviceSide | None = None
-    """What is different where steps launch kernels on a device."""
+    """The differences where steps launch kernels on a device."""
 
     @property
     def upper(self) -> str:
@@ -48,7 +48,7 @@ class EntryPrinter:
 
     @property
     def program(self) -> Program:
-        """What is printed."""
+        """The program that is printed."""
         return self.placed.program
 
     def _fail(self, what: Mistake) -> str:
@@ -58,7 +58,7 @@ class EntryPrinter:
         return self.printers.file.failed(self.printers.file.of_caller(what))
 
     def functions(self) -> str:
-        """All functions, behind the blocks."""
+        """All functions, which follow the blocks."""
         states = StatePrinter(self.name, self.placed, self.printers.file, self.state_hash)
         init = self._init() if self.device is None else self.device.init
         parts = [init, self._checked_weights(), self._reset(), self._step(), states.functions(), self._states()]
@@ -73,12 +73,12 @@ class EntryPrinter:
         return "\n".join(parts)
 
     def _public(self, function: str, body: str, *parameters: Parameter) -> str:
-        """A function of the header, behind one that lets only one call in where calls could meet."""
+        """A function of the header, wrapped to admit one call at a time where calls can be concurrent."""
         text = PublicFunction(self.name, function, body, parameters)
         return text.text(is_alone=not self.placed.rules.is_hosted)
 
     def plumbing(self) -> str:
-        """How failures are recorded, in front of everything that can fail."""
+        """Static assertions, and the functions that record failures, in front of everything that can fail."""
         name, upper = self.name, self.upper
         overlap = ""
         if self.program.inputs:
@@ -111,7 +111,7 @@ static int fail({self.name}_context *c, {self.name}_status status, int32_t failu
 """
 
     def _ours(self) -> str:
-        """The memory that a step writes: the arena, and the state if there is one."""
+        """The body of ``is_ours``: tests the memory that a step writes, the arena and the state if there is one."""
         upper = self.upper
         shown = "" if self.device is None else "    if (oi_is_shown(c->device, p)) return true;\n"
         if not self.placed.has_state:
@@ -321,7 +321,7 @@ void {name}_set_budget({name}_context *c, int64_t nodes)
         return self._public("reset", reset)
 
     def _initial(self, home: Value) -> list[str]:
-        """The initial value of a persistent variable."""
+        """The lines that give a persistent variable its initial value."""
         origin = self.program.bound.vars[str(home.variable)].origin
         offset = self.placed.state.homes[home]
         if home.nbytes == 0:
@@ -390,7 +390,7 @@ static int is_ready({name}_context *c, const {name}_inputs *in, const {name}_out
         return f"{ready}\n{self._public('step', step, *given)}"
 
     def _run(self) -> list[str]:
-        """The call of the entry block, and what becomes of the state if it fails."""
+        """The call of the entry block; if it fails, the state is rolled back or marked as broken."""
         block, undo = self.printers.blocks.functions.name("entry"), self.placed.rollback
         ended = "" if self.device is None else " || ended(c)"
         if undo is None:

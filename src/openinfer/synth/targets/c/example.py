@@ -1,4 +1,4 @@
-"""A small program that shows how a project is used: it runs a step on simple inputs and prints the first results."""
+"""A small program that shows how to use a project: it runs a step on simple inputs and prints the first results."""
 
 from openinfer.check.sizes import trial_sizes
 from openinfer.loops.dim import Dim, is_same, most_elements
@@ -34,7 +34,7 @@ STATUS_OF_FILES = """
 
 
 def mapped_weights(project: EmittedProject) -> str:
-    """Functions that give the weights, and give them back; a file is mapped where the system can do that."""
+    """Functions that get and release the weights; a file is mapped into memory where the system supports it."""
     name, upper = project.name, project.name.upper()
     if project.options.weights != "file":
         return read_weights(project)
@@ -71,7 +71,7 @@ static void give_back(const void *weights)
 
 
 def read_weights(project: EmittedProject) -> str:
-    """A function that gives the weights: from a file, which is read, or from the program itself."""
+    """A function that gets the weights: it reads a file, or takes them from the program itself."""
     name, upper = project.name, project.name.upper()
     if project.options.weights != "file":
         return f"""static const void *weights_of(const char *path)
@@ -104,19 +104,19 @@ def read_weights(project: EmittedProject) -> str:
 
 
 def started(project: EmittedProject) -> str:
-    """The statement that starts threads, where there are any; without them a step only takes longer."""
+    """The statement that starts threads, if there are any; without them a step only takes longer."""
     if project.placed.threads == 1:
         return ""
     return f'    if ({project.name}_start_threads(&context)) printf("one thread works alone\\n");\n'
 
 
 def stopped(project: EmittedProject) -> str:
-    """The statement that ends threads, where there are any."""
+    """The statement that stops threads, if there are any."""
     return f"    {project.name}_stop_threads(&context);\n" * (project.placed.threads > 1)
 
 
 def freed(project: EmittedProject) -> str:
-    """The statements that end threads and give the weights back, where they were read."""
+    """The statements that stop threads and free the weights, if they were read from a file."""
     if project.options.weights != "file":
         return stopped(project)
     given_back = f"    if ({project.name.upper()}_WEIGHT_BYTES > 0) free((void *)(uintptr_t)weights);\n"
@@ -124,7 +124,7 @@ def freed(project: EmittedProject) -> str:
 
 
 def memory(project: EmittedProject) -> str:
-    """The memory that a caller gives, as static arrays."""
+    """The memory that the caller provides, as static arrays."""
     upper = project.name.upper()
     arena = f"static _Alignas({upper}_ALIGNMENT) unsigned char arena[{upper}_ARENA_BYTES];\n"
     state = f"static _Alignas({upper}_ALIGNMENT) unsigned char state[{upper}_STATE_BYTES];\n"
@@ -132,7 +132,7 @@ def memory(project: EmittedProject) -> str:
 
 
 def asked(project: EmittedProject) -> str:
-    """The statements that ask for memory on a device."""
+    """The statements that request device memory."""
     if not project.placed.rules.on_device:
         return ""
     name, upper = project.name, project.name.upper()
@@ -141,7 +141,7 @@ def asked(project: EmittedProject) -> str:
 
 
 def released(project: EmittedProject) -> str:
-    """The statements that give an instance back, and its memory on a device."""
+    """The statements that release an instance and its device memory."""
     if not project.placed.rules.on_device:
         return ""
     name = project.name
@@ -150,7 +150,7 @@ def released(project: EmittedProject) -> str:
 
 
 def _given(project: EmittedProject) -> str:
-    """The arguments that are memory."""
+    """The memory arguments of ``NAME_init``."""
     upper = project.name.upper()
     arena, state = ("sizeof arena", "sizeof state")
     if project.placed.rules.on_device:
@@ -216,7 +216,7 @@ def _one_step(project: EmittedProject, shown: list[str]) -> str:
 
 
 def _several_sizes(project: EmittedProject, shown: list[str]) -> str:
-    """A step at each of several sizes, from a fresh start: those below the bounds may be refused."""
+    """A step at each of several sizes, each after a reset; sizes below the bounds may be refused."""
     name, sizes = project.name, project.placed.names.input_sizes
     trials = trial_sizes({size: project.program.sizes[size] for size in sizes})
     rows = ", ".join("{ " + ", ".join(str(trial[size]) for size in sizes) + " }" for trial in trials)
@@ -242,7 +242,7 @@ def _several_sizes(project: EmittedProject, shown: list[str]) -> str:
 
 
 def _input(project: EmittedProject, key: str, value: Value, place: int) -> tuple[str, list[str]]:
-    """Memory for an input with a ramp in it, or zeros where numbers have no type of their own in C."""
+    """Memory for an input: a ramp for floats that C has a type for, else zeros."""
     kind, field = stored_type(value.dtype), project.placed.names.inputs[key]
     length = max(1, value.nbytes // (1 if value.dtype.is_packed else value.dtype.bits // 8))
     shape = ", ".join(map(repr, value.shape))
@@ -268,7 +268,7 @@ def _output(project: EmittedProject, key: str, value: Value) -> tuple[list[str],
     for extent in value.shape:
         total = extent * total
     if isinstance(total, Dim):
-        # The step has succeeded, so that nothing can go wrong here.
+        # The step has succeeded, so computing the size cannot fail.
         text = size_code(total.expr, lambda size: f"out.{project.placed.names.output_sizes[size]}").text
         count = f"({text} < {most} ? {text} : {most})"
     shape = ", ".join(map(repr, value.shape))

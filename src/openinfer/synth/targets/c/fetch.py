@@ -1,4 +1,4 @@
-"""Values by name, in C: outputs, persistent variables, tables."""
+"""Access to values by name, in C: outputs, persistent variables, tables."""
 
 from openinfer.synth.memory.placed import Placed
 from openinfer.synth.memory.state import TableLayout
@@ -10,7 +10,10 @@ from openinfer.synth.targets.cstyle.names import string
 
 
 def fetch_function(name: str, placed: Placed, printers: SourcePrinters) -> tuple[list[str], str]:
-    """The functions that ``NAME_fetch`` needs, and its body. A persistent output has its own value before any step."""
+    """The functions that ``NAME_fetch`` needs, and its body.
+
+    Before the first step, the name of a persistent output finds the variable itself.
+    """
     program, tables = placed.program, placed.state.tables
     lines: list[str] = []
     failure = printers.file.of_caller(UNKNOWN_NAME)
@@ -53,7 +56,7 @@ def _tensor(
 
 
 def _looked(place: str, nbytes: int) -> str:
-    """The host sees what is on the device."""
+    """The line that makes device memory visible to the host."""
     return f"if (look(c, {place}, {nbytes})) return c->status;"
 
 

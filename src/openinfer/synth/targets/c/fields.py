@@ -13,7 +13,7 @@ from openinfer.synth.targets.project import Field
 
 @dataclass(frozen=True)
 class Structs:
-    """What the structs of a project consist of."""
+    """The fields of a project's structs."""
 
     name: str
     placed: Placed
@@ -75,7 +75,7 @@ class Structs:
 
 
 def tensor_field(name: str, variable: str, value: Value) -> Field:
-    """A pointer to a tensor, with its type in a comment, and the graph's name of it where that is another."""
+    """A pointer to a tensor; a comment gives its type, and its name in the graph where that differs."""
     shape = ", ".join(map(repr, value.shape))
     named = "" if name == variable else f"{variable}: "
     about = comment(f"{named}{value.dtype.name}[{shape}]{_packing(value)}")
@@ -95,6 +95,6 @@ def size_field(name: str, size: str, bound: int) -> Field:
 
 
 def trace_fields(name: str) -> list[Field]:
-    """The last fields of a context, which are there if the code is compiled for traces."""
+    """The last fields of a context, which exist if the code is compiled with traces."""
     begin = f"#ifdef {name.upper()}_TRACE\n{PAD}{name}_trace_function *trace;"
     return [Field("trace", begin, "pointer"), Field("trace_user", "void *trace_user;\n#endif", "pointer")]

@@ -1,4 +1,4 @@
-"""The public header of a project: sizes of memory, inputs and outputs with their shapes, functions."""
+"""The public header of a project: memory sizes, inputs and outputs with their shapes, functions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ def struct(name: str, fields: Sequence[Field]) -> str:
 
 @dataclass(frozen=True)
 class HeaderFacts:
-    """What the header says."""
+    """The facts that the header states."""
 
     name: str
     banner: str
@@ -125,7 +125,7 @@ void {name}_set_trace({name}_context *c, {name}_trace_function *function, void *
 
 
 def _on_device(facts: HeaderFacts, stateless: str) -> str:
-    """What is said of memory on a device, before the function that takes it."""
+    """The declarations for device memory, and the comment on ``NAME_init``, which takes it."""
     name, upper = facts.name, facts.name.upper()
     return f"""/* Memory for init. What it stands for lies on a device, from the first time on that an instance gets it;
    the pointer itself is of no other use. Instances that are given the same memory are on the same device. It is given
@@ -147,7 +147,7 @@ typedef int {facts.name}_interrupt_function(void *user);
 
 
 def _instance(facts: HeaderFacts) -> str:
-    """What is said about contexts and threads."""
+    """The comment about contexts and threads."""
     if facts.is_hosted:
         busy = f"{facts.name.upper()}_ERROR_BUSY"
         return f"""/* One instance. Everything in here is private. A context takes one call at a time: a second one,
@@ -157,7 +157,7 @@ def _instance(facts: HeaderFacts) -> str:
 
 
 def _limits(facts: HeaderFacts) -> str:
-    """What is said about steps that end before their time."""
+    """The declarations for steps that end early."""
     if not facts.is_interruptible:
         return ""
     name, upper = facts.name, facts.name.upper()
@@ -174,7 +174,7 @@ void {name}_set_budget({name}_context *c, int64_t nodes);
 
 
 def _failed_step(facts: HeaderFacts) -> str:
-    """What is said about steps that fail."""
+    """The comment about steps that fail."""
     if not facts.can_tear:
         return "/* Runs one step. If it fails, it has not happened: persistent variables are as they were before. */"
     undefined = "persistent variables are undefined, and\n   steps are refused until they are reset or loaded. */"

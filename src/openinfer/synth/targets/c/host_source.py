@@ -1,4 +1,4 @@
-"""The source that steps run in, whatever runs its kernels: a program in C, its header, and facts of both."""
+"""The host source, whatever runs its kernels: C code that runs steps, its header, and facts about both."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,7 +22,7 @@ from openinfer.synth.targets.project import ProjectOptions
 
 @dataclass(frozen=True, eq=False)
 class HostSource:
-    """What a project in C of the host consists of, but for its kernels."""
+    """The host code of a project, in C, without its kernels."""
 
     name: str
     placed: Placed
@@ -30,17 +30,17 @@ class HostSource:
 
     @property
     def program(self) -> Program:
-        """What is printed."""
+        """The program that is printed."""
         return self.placed.program
 
     @cached_property
     def structs(self) -> Structs:
-        """The fields of its structs."""
+        """The fields of the project's structs."""
         return Structs(self.name, self.placed)
 
     @property
     def saved_bytes(self) -> int | None:
-        """The bytes of a saved state; None where tables can grow."""
+        """The bytes of a saved state; None if tables can grow."""
         return None if self.placed.state.growing else SAVED_HEAD + self.placed.state_bytes
 
     @cached_property
@@ -61,14 +61,14 @@ class HostSource:
 
     @property
     def state_hash(self) -> bytes:
-        """What programs that can exchange states have in common: persistent variables, and where everything lies."""
+        """A hash shared by programs that can exchange states: of persistent variables, and the layout of the state."""
         places = [(str(home.variable), offset, home.nbytes) for home, offset in self.placed.state.homes.items()]
         tables = [(table_definition(one), one.extents_at, one.size) for one in self.placed.state.tables.values()]
         parts = (signature(self.program.bound), places, tables, self.placed.state_bytes)
         return sha256(repr(parts).encode()).digest()[:16]
 
     def banner(self) -> str:
-        """Where the code comes from."""
+        """The comment that says where the code comes from."""
         return "\n".join(
             [
                 f"/* Made by OpenInfer {VERSION} for the device {comment(self.options.device)}: do not edit.",
@@ -110,7 +110,7 @@ class HostSource:
         )
 
     def source(self, printers: SourcePrinters, kernels: str, device: DeviceSide | None = None) -> str:
-        """The source; ``kernels`` is the header that declares what it calls."""
+        """The source; ``kernels`` is the header that declares the kernels it calls."""
         name = self.name
         others = [block for block in self.program.blocks if block != "entry"]
         blocks = [printers.blocks.block(block) for block in (*others, "entry")]

@@ -1,4 +1,4 @@
-"""What projects with a host in C have in common, whatever runs their kernels."""
+"""What projects with a host in C share, whatever runs their kernels."""
 
 from openinfer.synth.targets.c.fields import trace_fields
 from openinfer.synth.targets.c.host_source import HostSource
@@ -6,7 +6,7 @@ from openinfer.synth.targets.project import Field
 
 
 class HostedProject:
-    """The facts of a project that its host alone decides."""
+    """The facts about a project that depend on its host alone."""
 
     def __init__(self, host: HostSource) -> None:
         self._host = host
@@ -17,7 +17,7 @@ class HostedProject:
 
     @property
     def saved_bytes(self) -> int | None:
-        """The bytes of a saved state; None where tables can grow."""
+        """The bytes of a saved state; None if tables can grow."""
         return self._host.saved_bytes
 
     @property
@@ -32,17 +32,17 @@ class HostedProject:
 
     @property
     def traced_context(self) -> list[Field]:
-        """The fields of the context, those included that are there for traces alone."""
+        """The fields of the context, including those that exist only for traces."""
         return [*self._host.structs.context, *trace_fields(self.name)]
 
     @property
     def kernel_flags(self) -> tuple[str, ...]:
-        """What the compiler of kernels is told, where it is not that of the host."""
+        """Flags for the compiler of kernels, where that is not the compiler of the host."""
         return ()
 
     @property
     def trace_flags(self) -> tuple[str, ...]:
-        """What a compiler is told so that steps say what they do."""
+        """Compiler flags that make steps emit traces."""
         return (f"-D{self.name.upper()}_TRACE",)
 
     @property

@@ -1,4 +1,4 @@
-"""Kernels in C: the shared printer with the words of C and what CPU schedules add."""
+"""Kernels in C: the shared printer with the C dialect and the templates of CPU schedules."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,16 +20,16 @@ def printed(
     index_bits: int = 64,
     bounds: Mapping[str, int] | None = None,
 ) -> Printed:
-    """A kernel as a C function of this name, for calls in some number of parts.
+    """Prints a kernel as a C function called ``name``, for calls that run it in ``parts`` parts.
 
-    It is for an instruction set; ``generic`` may be compiled for any. With ``index_bits`` of 32, positions that are
-    proved to fit have as many; ``bounds`` are those of dynamic sizes.
+    ``isa`` is the instruction set; ``generic`` code may be compiled for any. With ``index_bits`` of 32, positions that
+    are proved to fit have 32 bits; ``bounds`` are those of dynamic sizes.
     """
     return statements.printed(kernel, name, _dialect(isa, index_bits), CPU, parts=parts, bounds=bounds)
 
 
 def _dialect(isa: str, index_bits: int) -> Dialect:
     is_bare = isa.startswith("cortex-m")
-    # Outside of x86, without what compilers get wrong for it.
+    # Only x86 needs the workaround for miscompiled loops.
     rolled = "" if isa.startswith(("cortex-m", "neon")) else C.rolled
     return replace(C, rolled=rolled, saturates=is_bare, narrow=None if index_bits == 64 else TYPES[f"i{index_bits}"])

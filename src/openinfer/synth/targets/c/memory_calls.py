@@ -1,4 +1,4 @@
-"""What is called where a step moves memory: C's own functions, unless memory is a device's."""
+"""The functions that steps call to move memory: C's own, or those for device memory."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,13 +15,13 @@ class MemoryCalls:
     """The names of functions that do the same on every target."""
 
     queue: str = ""
-    """The first argument of each, with a comma: what launches are recorded in."""
+    """The first argument of each, with a comma: the queue that records launches."""
     copy: str = "memcpy"
     tables: Mapping[Action, str] = field(default_factory=_tables)
-    """Works on a part of a table."""
+    """Functions that access a slice of a table."""
     clear: str = "oi_table_clear"
-    """All of a table as it was in the beginning."""
+    """Resets a whole table to its initial state."""
     folds: bool = False
-    """Whether what is always inside a table is copied without the functions for tables: code is small then."""
+    """Whether accesses that are always in bounds bypass the functions for tables, for smaller code."""
     part: str = "oi_tensor_part"
-    """Works on a part of a tensor."""
+    """Accesses a slice of a tensor."""

@@ -1,4 +1,4 @@
-"""What steps work on, as C: pointers to values and to weights, of which indices may choose one."""
+"""The operands of steps in C: pointers to values, and to weights, one of which indices may select."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,7 +17,7 @@ from openinfer.synth.targets.cstyle.names import comment
 
 
 class Operands:
-    """Operands in the function that is being printed."""
+    """Prints operands in the current function."""
 
     def __init__(self, file: HostFile, pointers: Pointers, indices: IndexPrinter) -> None:
         self._file = file
@@ -25,7 +25,7 @@ class Operands:
         self._indices = indices
 
     def operand(self, operand: StepOperand, checks: ChosenTensor | None, depth: int) -> str:
-        """The name of an operand's memory; a weight that indices choose is found where the next line stands."""
+        """The name of an operand's memory; a weight that indices select is looked up right before the next line."""
         if isinstance(operand, Value):
             return self._pointers.pointer(operand)
         where = self._offset(operand, checks, depth)
@@ -39,7 +39,7 @@ class Operands:
         return memory[key].name
 
     def _offset(self, weight: Weight, checks: ChosenTensor | None, depth: int) -> str:
-        """The offset of a weight; of one that indices choose, the expression of it."""
+        """The offset of a weight; an expression if indices select the weight."""
         places = self._file.placed.weights.places(weight)
         if checks is None:
             return str(places.offsets[0])
@@ -58,7 +58,7 @@ class Operands:
         return place
 
     def chosen(self, weight: Weight, checks: ChosenTensor, depth: int) -> ExprText:
-        """Which of a family's tensors its indices choose; those outside are an error."""
+        """The position of the tensor that indices select in a family; indices out of bounds are an error."""
         looked_at = self.require(checks, depth)
         index: ExprText | None = None
         for expr, extent, first in zip(weight.index, weight.extents, weight.firsts, strict=True):
@@ -69,11 +69,11 @@ class Operands:
         return index
 
     def require(self, checks: ChosenTensor, depth: int) -> Mapping[Expr, Integer]:
-        """The bounds check of the indices of a family; the indices that needed one."""
+        """Prints the bounds check of a family's indices; returns the indices that needed one."""
         found = {expr: self._computed(expr, depth) for expr in dict.fromkeys(one.expr for one in checks.spans)}
         tests: list[str] = []
         for one in checks.spans:
-            # Compilers object to asking whether an unsigned number is negative.
+            # Compilers warn about testing whether an unsigned number is negative.
             tests += [f"{found[one.expr].text} < {one.first}"] * one.can_be_below
             tests += [f"{found[one.expr].text} > {one.last}"] * one.can_be_above
         if isinstance(checks.failure, IndexFailure):
@@ -83,7 +83,7 @@ class Operands:
         return found
 
     def _computed(self, expr: Expr, depth: int) -> Integer:
-        """An index; one whose computation can fail is computed before it and those after it are checked."""
+        """An index; one whose computation can fail is computed before any index is checked."""
         found = self._indices.integer(expr, depth)
         if not found.range.faults:
             return found
@@ -93,7 +93,7 @@ class Operands:
 
 
 def _declared(weight: Weight, name: str, where: str) -> Declaration:
-    """A pointer to a weight at an offset from the first one."""
+    """The declaration of a pointer to a weight at an offset from the first one."""
     kind, shape = stored_type(weight.dtype), ", ".join(map(repr, weight.shape))
     named = weight.names[0] if len(weight.names) == 1 else f"{weight.names[0]} and {len(weight.names) - 1} more"
     part = "" if weight.part == "data" else f"{weight.part} of "

@@ -1,4 +1,4 @@
-"""Steps on parts in C: slices of tables and of plain tensors."""
+"""Steps on slices in C: slices of tables and of plain tensors."""
 
 from collections.abc import Mapping, Sequence
 
@@ -24,7 +24,7 @@ _PART_ACTIONS = {Action.READ: "OI_READ", Action.WRITE: "OI_WRITE", Action.RESET:
 
 
 class Parts:
-    """Prints steps on parts."""
+    """Prints steps on slices."""
 
     def __init__(
         self,
@@ -74,18 +74,18 @@ class Parts:
         file.line(depth, "}")
 
     def _is_view(self, step: TableStep) -> bool:
-        """Whether what is read stays where it is."""
+        """Whether a step reads a view of the table instead of a copy."""
         return step.action is Action.READ and step.value in self._placed.memory.views
 
     def _copied(self, cells: RingCells, step: TableStep, depth: int) -> None:
-        """Cells at a place that is known."""
+        """Accesses cells whose position is known."""
         assert step.value is not None
         for line in cells.lines(self._pointers.pointer(step.value), is_view=self._is_view(step)):
             self._file.line(depth + 1, line)
         self._file.line(depth, "}")
 
     def _table_access(self, step: TableStep, access: TableAccess, checks: SliceChecks, depth: int) -> None:
-        """What is done to the cells that were picked."""
+        """Accesses the selected cells."""
         file = self._file
         is_view = self._is_view(step)
         called = "oi_table_view" if is_view else self._calls.tables.get(step.action)
@@ -147,20 +147,20 @@ class Parts:
     # --- both -----------------------------------------------------------------------------------------------------
 
     def _computed(self, indices: Sequence[Index], depth: int) -> Mapping[Expr, Integer]:
-        """The expressions in the indices of an access, which are computed in the order in which they are written."""
+        """The expressions in the indices of an access, computed in source order."""
         ends = [(one.value,) if isinstance(one, Single) else (one.start, one.end) for one in indices]
         exprs = dict.fromkeys(end for both in ends for end in both if end is not None)
         return dict(zip(exprs, self._indices.integers(exprs, depth), strict=True))
 
     def _picked(self, lines: Sequence[str], checks: SliceChecks, depth: int) -> None:
-        """The indices of an access, which must have values."""
+        """Prints the indices of an access, and fails if one could not be computed."""
         for line in lines:
             self._file.line(depth, line)
         if checks.indices is not None:
             self._file.line(depth, f"if (bad) {self._file.fail_bad(checks.indices)}")
 
     def _outside(self, checks: SliceChecks, axes: int, bounds: str, keys: int) -> str:
-        """The failure of an index that is out of bounds: the first such index may be negative."""
+        """The failure of an index that is out of bounds, which depends on whether the first such index is negative."""
         if checks.negative is None:
             return self._file.fail(checks.outside)
         self._file.needs.add("oi_is_negative")
@@ -168,7 +168,7 @@ class Parts:
         return self._file.fail_either(condition, checks.negative, checks.outside)
 
     def _lengths(self, lengths: Sequence[LengthChecks], depth: int) -> None:
-        """The lengths of a slice are those of a tensor."""
+        """Checks that the lengths of a slice are those of a tensor."""
         for one in lengths:
             found = Integer(f"part.count[{one.axis}]", Computed(0, (1 << 63) - 1))
             self._sizes.check(one.checks, depth, found)

@@ -1,4 +1,4 @@
-"""Where values lie, as C: pointers that are declared where a function begins."""
+"""The addresses of values in C: pointers that are declared at the start of a function."""
 
 from openinfer.synth.program.ir import Storage, Value
 from openinfer.synth.targets.c.dialect import stored_type
@@ -16,7 +16,7 @@ class Pointers:
         self._plan = file.placed.memory
 
     def is_constant(self, value: Value) -> bool:
-        """Whether the memory of a value is read-only: the caller's input, or a table's own memory."""
+        """Whether the memory of a value is read-only: the caller's input, or a view of a table."""
         return self._plan.classes.root(value).storage.is_read_only or value in self._plan.views
 
     def location(self, value: Value) -> str:
@@ -34,9 +34,9 @@ class Pointers:
                 return f"({kind} *){offset_from('c->arena', self._plan.offset(root))}"
 
     def pointer(self, value: Value) -> str:
-        """The name of a value's memory in the function that is being printed.
+        """The name of a value's memory in the current function.
 
-        Values of one variable that share memory, since one is computed in place of the other, share the name too.
+        Values of one variable share the name if they share memory because one is computed in place of the other.
         """
         now, root = self._file.now, self._plan.classes.root(value)
         if root in now.given:
@@ -54,5 +54,5 @@ class Pointers:
 
 
 def offset_from(base: str, offset: int) -> str:
-    """A pointer to a byte of a piece of memory, as an operand of a cast."""
+    """A pointer to a byte at an offset, as the operand of a cast."""
     return f"({base} + {offset})" if offset else base

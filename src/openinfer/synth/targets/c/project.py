@@ -35,30 +35,30 @@ class Project(HostedProject):
         self._source = self._host.source(printers, "kernels.h")
         self._file = printers.file
         self.kernels: KernelLibrary = printers.calls.kernels
-        """The functions of kernels, and their calls in the order of the source."""
+        """The functions of kernels, and the calls to them in source order."""
         self.reported: tuple[Reported, ...] = tuple(printers.blocks.reported)
-        """What the lines that trace say, in the order of the source."""
+        """What the trace lines report, in source order."""
 
     # --- facts ----------------------------------------------------------------------------------------------------
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """The files of the code that are compiled."""
+        """The source files to compile."""
         return (f"src/{self.name}.c", _KERNELS)
 
     @property
     def shaders(self) -> Mapping[str, str]:
-        """None: C has its kernels in its sources."""
+        """None: C kernels are in the sources."""
         return {}
 
     @property
     def libraries(self) -> tuple[str, ...]:
-        """None: the code stands for itself."""
+        """None: the code has no dependencies."""
         return ()
 
     @property
     def build_options(self) -> ProjectOptions:
-        """The options with what the compiler must be told about threads."""
+        """The options, with the compiler flags for threads."""
         return replace(self.options, flags=(*self.options.flags, *["-pthread"] * (self.placed.threads > 1)))
 
     # --- files ----------------------------------------------------------------------------------------------------
@@ -68,7 +68,7 @@ class Project(HostedProject):
         return self._code("/* Made by OpenInfer. */\n", 0)
 
     def timed_code(self) -> tuple[dict[str, str], tuple[str, ...]]:
-        """The code with a clock around every call of a kernel, and which files of it are compiled."""
+        """The code with a clock around every kernel call, and which of its files to compile."""
         return {**self.code(), TIMED_SOURCE: timed_source(self)}, (TIMED_SOURCE, _KERNELS)
 
     def _code(self, banner: str, crc: int) -> dict[str, str]:
@@ -77,7 +77,7 @@ class Project(HostedProject):
 
     @cached_property
     def _below_banner(self) -> dict[str, str]:
-        """What follows the banner in each file, which is the same whatever that says; the header has it inside."""
+        """The text below the banner of each file, which does not depend on it; not the header, which contains it."""
         name, printed = self.name, self._file
         files = CodeFiles(name, self.placed, self.kernels, frozenset(printed.needs), printed.title)
         return {
@@ -89,7 +89,7 @@ class Project(HostedProject):
         }
 
     def files(self, golden: Sequence[Golden] = ()) -> Files:
-        """All files but the plan, by their paths; golden values make a self-test."""
+        """All files but the plan, by path; golden values add a self-test."""
         banner = self._host.banner()
         found: Files = {**self._code(banner, zlib.crc32(self.blob))}
         found |= weight_files(self.name, self.options.weights, self.blob, self.placed.rules.alignment, banner)

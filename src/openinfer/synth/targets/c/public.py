@@ -1,11 +1,11 @@
-"""Functions of the header that return a status. Where calls could meet, each lets only one of them in."""
+"""Functions of the header that return a status. Where calls can be concurrent, each admits only one at a time."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter: its type as it is written before the name, and the name."""
+    """A parameter: its type as written before the name, and the name."""
 
     kind: str
     name: str
@@ -16,17 +16,17 @@ class Parameter:
 
 @dataclass(frozen=True)
 class PublicFunction:
-    """A function on a context, whose name begins with the project's."""
+    """A function on a context; the project's name is the prefix of its name."""
 
     project: str
     name: str
     body: str
     """Its lines, which return the status."""
     parameters: tuple[Parameter, ...] = ()
-    """Those behind the context."""
+    """The parameters after the context."""
 
     def text(self, *, is_alone: bool) -> str:
-        """The function; where calls can be concurrent, behind one that refuses a second call."""
+        """The function; unless ``is_alone``, wrapped in one that refuses a concurrent second call."""
         parameters = (Parameter(f"{self.project}_context *", "c"), *self.parameters)
         declared = ", ".join(map(str, parameters))
         head = f"int {self.project}_{self.name}({declared})"

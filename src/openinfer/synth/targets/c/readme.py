@@ -1,4 +1,4 @@
-"""The README of a project: what it is, how it is built, how much memory it takes."""
+"""The README of a project: what it is, how to build it, and how much memory it takes."""
 
 from collections.abc import Mapping
 from textwrap import fill
@@ -64,7 +64,7 @@ The weights are in {weights}.
 
 
 def failed_steps(project: EmittedProject) -> str:
-    """What becomes of a step that fails, as the header says it too."""
+    """What happens when a step fails; the header says the same."""
     if not project.placed.can_tear:
         return "A step that fails has not happened: persistent variables are as they were before"
     rest = "persistent variables are undefined, and steps are refused until they are reset or loaded"
@@ -75,12 +75,12 @@ def failed_steps(project: EmittedProject) -> str:
 
 
 def bytes_text(count: int) -> str:
-    """A number of bytes."""
+    """A number of bytes, with separators."""
     return f"{count:,}"
 
 
 def listed(project: EmittedProject, values: Mapping[str, Value], fields: Mapping[str, str]) -> str:
-    """A table of tensors. Names are identifiers of the graph, which no table can break."""
+    """A table of tensors. Names are identifiers of the graph, which cannot break a table."""
     if not values:
         return "None."
     rows = [

@@ -1,7 +1,7 @@
-"""Accesses of tables in C whose indices are known to be inside: a place in memory, and a copy.
+"""Table accesses in C whose indices are known to be in bounds: an address, and a copy.
 
-A ring, as ``levels[t%R]`` of a table of R entries, has cells at fixed places, and an index that cannot be outside.
-Nothing has to be asked while running, and none of the functions for tables in general is called.
+A ring, such as ``levels[t%R]`` of a table of R entries, has cells at fixed addresses and an index that is always in
+bounds. It needs no checks at run time and none of the general functions for tables.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from openinfer.synth.targets.cstyle.host.integers import Integer
 
 @dataclass(frozen=True)
 class RingCells:
-    """Cells beside each other: the first, counted from the table's first, how many, and the bytes of each."""
+    """Contiguous cells: the index of the first one in the table, their count, and the bytes of each."""
 
     access: TableAccess
     first: ExprText
@@ -29,17 +29,17 @@ class RingCells:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of all of them."""
+        """The bytes of all cells."""
         return self.count * self.each
 
     @property
     def place(self) -> str:
-        """Where they are in memory."""
+        """The address of the first cell."""
         start = _state(self.access.layout.memory_at)
         return start if self.first.text == "0" else f"{start} + cell * {self.each}"
 
     def lines(self, value: str, *, is_view: bool) -> list[str]:
-        """Reads or writes them; a table has grown to what was written."""
+        """The lines that read or write the cells; a write also grows the table's extent."""
         own = [] if self.first.text == "0" else [f"const int32_t cell = (int32_t)({self.first.text});"]
         if is_view:
             return [*own, f"{value} = (const void *)({self.place});"]
@@ -56,7 +56,7 @@ class RingCells:
 
 
 def ring_cells(access: TableAccess, checks: SliceChecks, computed: Mapping[Expr, Integer]) -> RingCells | None:
-    """The cells of an access that is always inside a table which never moves; None for any other."""
+    """The cells of an access that is always in bounds of a table that never moves; None for any other."""
     layout, table, step = access.layout, access.layout.table, access.step
     is_asked = checks.extents or checks.memory is not None or checks.indices is not None
     is_simple = layout.heap is None and layout.axes == table.keys == 1 and table.variable.dtype.bits >= 8
@@ -78,7 +78,7 @@ def ring_cells(access: TableAccess, checks: SliceChecks, computed: Mapping[Expr,
             count = last.range.least - begin
             is_inside = is_known and begin >= 0 and count > 0 and last.range.least <= bound
             assert step.value is not None
-            # What is asked of a length is answered here.
+            # This settles the checks of the slice's length.
             is_inside = is_inside and not isinstance(step.value.shape[0], Dim) and step.value.shape[0] == count
             return RingCells(access, ExprText(str(begin)), count, each) if is_inside else None
         case _:
@@ -86,5 +86,5 @@ def ring_cells(access: TableAccess, checks: SliceChecks, computed: Mapping[Expr,
 
 
 def _state(offset: int) -> str:
-    """A place in the state."""
+    """An address in the state."""
     return f"c->state + {offset}" if offset else "c->state"

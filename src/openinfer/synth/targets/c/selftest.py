@@ -1,6 +1,6 @@
-"""A program that runs steps with known inputs and compares what comes out with known outputs.
+"""A program that runs steps with known inputs and compares the results with known outputs.
 
-The caller provides the values, usually the simulator's: synthesis itself knows nothing of simulation.
+The caller provides the values, usually from the simulator: synthesis itself knows nothing about simulation.
 """
 
 from collections.abc import Sequence
@@ -93,7 +93,7 @@ int main(int argc, char **argv)
 
 @dataclass(frozen=True)
 class _TestMemory:
-    """Texts about the memory that steps work in: where it is declared, prepared, and given back in the end."""
+    """C code for the memory that steps work in: its declaration, overflow check, preparation and release."""
 
     declared: str
     guard: str
@@ -130,7 +130,7 @@ static int is_whole(void)
 
 
 def _refused(project: EmittedProject) -> str:
-    """Whether memory that is one byte too short is taken; without a state there is none to be short."""
+    """A condition: whether memory that is one byte too short is accepted; the state counts only if there is one."""
     upper = project.name.upper()
     short = [(f"{upper}_ARENA_BYTES - 1", f"{upper}_STATE_BYTES")]
     short += [(f"{upper}_ARENA_BYTES", f"{upper}_STATE_BYTES - 1")] * project.placed.has_state
@@ -168,7 +168,7 @@ def _step(project: EmittedProject, one: Golden, number: int, arrays: list[str], 
 
 
 def _checks(project: EmittedProject, one: Golden, number: int, arrays: list[str], needs: set[Need]) -> list[str]:
-    """What a step gave is what is known: its sizes, and the elements of its outputs."""
+    """Checks that the results of a step are the known ones: sizes, and elements of outputs."""
     lines = _size_checks(project, one, number)
     for place, (key, given) in enumerate(one.outputs.items()):
         wanted = np.asarray(given)
@@ -178,7 +178,7 @@ def _checks(project: EmittedProject, one: Golden, number: int, arrays: list[str]
 
 
 def _size_checks(project: EmittedProject, one: Golden, number: int) -> list[str]:
-    """The dynamic sizes of outputs must be those of the known results."""
+    """Checks that the dynamic sizes of outputs are those of the known results."""
     program = project.program
     shapes = {key: np.shape(wanted) for key, wanted in one.outputs.items() if key in program.outputs}
     sizes = sizes_of_shapes({key: program.outputs[key].shape for key in shapes}, shapes, program.sizes)
@@ -222,7 +222,7 @@ def _tolerance(wanted: Array, value: Value, one: Golden) -> float:
 
 
 def _array(name: str, values: Array, dtype: DType, needs: set[Need]) -> str:
-    """A constant array with the elements as they are stored; ``needs`` gets the constants that they are."""
+    """A constant array of elements in storage form; adds the support constants among them to ``needs``."""
     stored = np.ascontiguousarray(values).reshape(-1)
     if stored.dtype != dtype.array:
         stored = stored.astype(dtype.array)

@@ -1,4 +1,4 @@
-"""The printers of a project's source, put together: what is shared by all targets, with the calls of C."""
+"""Assembles the printers of a project's source: those that all targets share, with the calls of C."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -18,11 +18,11 @@ from openinfer.synth.targets.cstyle.library import KernelLibrary
 
 
 class LibraryCalls(HostCalls, Protocol):
-    """The calls of a target, and the kernels that they have called."""
+    """The calls of a target, and the kernels called so far."""
 
     @property
     def kernels(self) -> KernelLibrary:
-        """The functions of kernels, and their calls in the order of the source."""
+        """The functions of kernels, and the calls to them in source order."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Saved states in C: persistent variables as bytes, and back.
 
-A saved state is untrusted input, and its checksum is not a signature: whoever changes the one can compute the other. So
-everything that is relied on later is checked before anything is replaced: extents, room, codes of elements.
+A saved state is untrusted input, and its checksum is not a signature: anyone who changes the state can recompute it. So
+everything that later code relies on (extents, capacity, codes of elements) is checked before anything is replaced.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ SAVED_HEAD = 48
 
 
 def allowed_codes(dtype: DType) -> int | None:
-    """The codes that elements can have, as a set of bits; None where every pattern of bits is an element.
+    """The valid codes of elements, as a bit set; None if every bit pattern is an element.
 
     >>> from openinfer.dtypes import dtype_of
     >>> allowed_codes(dtype_of("bool")), bin(allowed_codes(dtype_of("t2"))), allowed_codes(dtype_of("f32"))
@@ -36,7 +36,7 @@ def allowed_codes(dtype: DType) -> int | None:
 
 @dataclass(frozen=True)
 class StatePrinter:
-    """Prints ``NAME_saved_bytes``, and what saving and loading do."""
+    """Prints ``NAME_saved_bytes``, and the functions that save and load."""
 
     name: str
     placed: Placed
@@ -161,7 +161,7 @@ static int take_state({name}_context *c, const unsigned char *from, size_t bytes
         return [f"if (!oi_state_table(&table{layout.number}, {room}, {places}, 0x{allowed:x}u)) {foreign}"]
 
     def _loaded_tables(self, foreign: str) -> list[str]:
-        """Checks the tables that own memory, makes new memory for all of them, and only then gives back the old."""
+        """Checks the tables that own memory, allocates new memory for all of them, and only then frees the old."""
         heaps, upper = len(self.placed.state.growing), self.upper
         memory = self._fail(NO_STATE_MEMORY)
         lines = [

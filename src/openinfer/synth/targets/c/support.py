@@ -1,4 +1,4 @@
-"""Support code in C: where its functions are, and those of packed elements, which every dtype has."""
+"""Support code in C: where its functions come from, and loads and stores generated for every packed dtype."""
 
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -21,7 +21,7 @@ def _generated() -> Mapping[str, Definition]:
 
 
 def _packed_functions(dtype: DType) -> Iterable[SupportFunction]:
-    """Elements that share bytes, the first in the lowest bits. Codes of t1 are 0 for -1 and 1 for 1."""
+    """Load and store elements that share bytes, the first in the lowest bits. In t1, code 0 is -1 and code 1 is 1."""
     own, bits = TYPES[dtype.compute.name], dtype.bits
     mask, half, per_byte = (1 << bits) - 1, 1 << (bits - 1), 8 // bits
     is_sign = dtype.values is not None and bits == 1
@@ -53,5 +53,5 @@ SUPPORT = Support(
 
 
 def support_code(needs: Iterable[Need]) -> str:
-    """The definitions in C of these functions and all they call, in an order that compiles."""
+    """The C definitions of functions and of all that they call, in an order that compiles."""
     return SUPPORT.code(needs)

@@ -1,8 +1,8 @@
-"""Cache tables and auto-dim matrices in C, and parts of plain tensors.
+"""Cache tables and auto-dim matrices in C, and slices of plain tensors.
 
 A table is an array over its growing axes and the entry's own, filled with the initial value; cells that were never
-written still hold it, so reading past an extent needs no special case. ``runtime/tables.c`` does the work; what is
-printed here says which table, which cells, and which tensor.
+written still hold it, so reading past an extent needs no special case. ``runtime/tables.c`` does the work; the code
+printed here selects the table, the cells and the tensor.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ static const oi_table table{number} = {{ {facts}, table{number}_bound, table{num
 
 
 def table_function(layout: TableLayout, name: str, undo: str) -> str:
-    """The function that says where a table's memory is; ``undo`` is where changes are kept, or NULL."""
+    """The function that returns the memory of a table; ``undo`` is where changes are kept for rollback, or NULL."""
     number, extents = layout.number, f"(int64_t *)(void *){offset_from('c->state', layout.extents_at)}"
     if layout.heap is None:
         where = f"table{number}_bound, c->state + {layout.memory_at}, NULL, NULL"
@@ -51,7 +51,7 @@ def table_function(layout: TableLayout, name: str, undo: str) -> str:
 
 
 def picks(indices: Sequence[Index], grown: Sequence[bool], computed: Mapping[Expr, Integer]) -> tuple[str, ...]:
-    """Indices in C, of expressions that are computed as given; those marked as grown say how far a matrix has grown."""
+    """Indices in C, from their computed expressions; those marked as grown say how far a matrix has grown."""
     parts: list[str] = []
     for index, is_grown in zip(indices, grown, strict=True):
         ends = (index.value,) if isinstance(index, Single) else (index.start, index.end)

@@ -1,7 +1,7 @@
-"""A source that is compiled in place of a project's own, and reads a clock around every call of a kernel.
+"""A source that is compiled in place of a project's own, and reads a clock around every kernel call.
 
-It includes the project's source as it is: macros with the names of the kernels intercept its calls. So the code of
-projects knows nothing of clocks, and what is timed is the code that every user gets.
+It includes the project's source unchanged: macros with the names of the kernels intercept its calls. So the code of
+projects knows nothing about clocks, and what is timed is the code that every user gets.
 """
 
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ TIMED_SOURCE = "src/timed.c"
 def timed_source(project: "Project") -> str:
     """The text of ``src/timed.c``.
 
-    A call is identified by its position in the source: compilers count them, in the order of ``KernelLibrary.calls``.
+    A call is identified by its position in the source: compilers count calls in the order of ``KernelLibrary.calls``.
     """
     name, kernels = project.name, project.kernels
     count = max(len(kernels.calls), 1)

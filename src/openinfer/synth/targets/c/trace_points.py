@@ -1,7 +1,7 @@
-"""The trace hook in generated code: lines behind nodes, which are nothing unless the code is compiled for traces.
+"""The trace hook in generated code: lines after nodes, which do nothing unless the code is compiled with traces.
 
-A line names a row of a table (the node, which of its results, its type) and gives what only the run knows: where the
-value is, its extents, and the indices of the loops around. Nodes that follow each other and leave no value in memory
+A line names a row of a table (the node, which of its results, its type) and passes what is only known at run time: the
+value's address, its extents, and the indices of the enclosing loops. Consecutive nodes that leave no value in memory
 share a line.
 """
 
@@ -12,7 +12,7 @@ from openinfer.synth.targets.cstyle.names import string
 
 
 def trace_code(name: str, reported: Iterable[Reported]) -> str:
-    """What the lines are, in front of all blocks."""
+    """The definitions behind trace lines, in front of all blocks."""
     upper = name.upper()
     rows = "\n".join(f"    {_row(row)}" for row in reported)
     return f"""#ifdef {upper}_TRACE

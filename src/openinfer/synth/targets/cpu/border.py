@@ -1,7 +1,7 @@
-"""Windows on a tensor with a border of one value: a convolution reads the tensor itself, and knows the border.
+"""Windows on a tensor with a constant border: a convolution reads the unpadded tensor and adds the border itself.
 
-Activations of 8 bits have zero points, so that their borders are no zeros: a graph says ``pad`` before it says
-``conv2d``. Where what windows see is copied anyway, the border is made there, and the padded tensor needs no memory.
+8-bit activations have zero points, so their borders are not zero: a graph has a ``pad`` before the ``conv2d``. Where
+the input of the windows is copied anyway, the copy adds the border, and the padded tensor needs no memory.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,7 +33,7 @@ _NO_WINDOWS = Refusal("the reader does not copy what windows see")
 
 
 def border_rule(is_copied: Callable[[Contraction], bool]) -> FusionRule:
-    """The rule: a convolution of which ``is_copied`` is true makes the border of what it reads itself."""
+    """The rule: a convolution for which ``is_copied`` is true adds the border of its input itself."""
 
     def border(pair: Pair) -> Kernel | Refusal:
         form = pointwise_form(pair.producer)
@@ -60,7 +60,7 @@ def border_rule(is_copied: Callable[[Contraction], bool]) -> FusionRule:
 
 
 def _with_border(one: Contraction, indices: Sequence[ScalarVar], element: Select) -> Contraction | None:
-    """A contraction that reads an element, at the given indices, where it read a tensor of such elements."""
+    """A contraction that reads ``element``, at the given indices, in place of a tensor of such elements."""
     if one.a_value is not None or one.valid is not None:
         return None
     places = dict(zip(indices, one.a_index, strict=True))
@@ -71,9 +71,9 @@ def _with_border(one: Contraction, indices: Sequence[ScalarVar], element: Select
 
 
 def without_border(one: Contraction) -> tuple[Contraction, int] | None:
-    """Windows of which terms count where they lie on the first factor, and what is seen elsewhere; None for others.
+    """Windows whose terms are valid inside the first factor, and the value outside of it; None for other contractions.
 
-    The contraction means the same where what is seen elsewhere is 0.
+    The returned contraction is equivalent if the value outside is 0.
     """
     match one.a_value:
         case None:
@@ -88,7 +88,7 @@ def without_border(one: Contraction) -> tuple[Contraction, int] | None:
 
 
 def _unclamped(value: Scalar) -> Scalar:
-    """A position before it was moved to the nearest that there is."""
+    """A position before it was clamped to the tensor."""
     match value:
         case Binary("min" | "max", inner, Const()) if affine(inner) is not None or _unclamped(inner) is not inner:
             return _unclamped(inner)
@@ -97,7 +97,7 @@ def _unclamped(value: Scalar) -> Scalar:
 
 
 def _is_covered(one: Contraction) -> bool:
-    """Whether no position is outside of the first factor where a term counts."""
+    """Whether every valid term reads inside the first factor."""
     extents = dict(zip((var.name for var in (*one.free, *one.bound)), (*one.extents, *one.reduced), strict=True))
     asked = [] if one.valid is None else conditions(one.valid)
     edges = [(part.op, affine(part.left - part.right)) for part in asked if isinstance(part, Compare)]
@@ -115,7 +115,7 @@ def _is_inside(
         return False
     extent = buffer.shape[axis]
     if not set(place.steps) <= set(extents):
-        # An index of a loop around it: what there was is inside.
+        # It depends on an enclosing loop: the original access is in bounds.
         return True
     last = place.first + sum(step * (extents[name] - 1) for name, step in place.steps.items())
     behind = replace(place, first=place.first - extent)

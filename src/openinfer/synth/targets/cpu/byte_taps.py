@@ -1,9 +1,9 @@
-"""Convolutions of bytes in groups, or of few channels: windows are lists of offsets, four neighbours in each.
+"""Grouped or few-channel convolutions of bytes: windows are offset lists, each offset that of four adjacent bytes.
 
-What a window sees of a row is copied as groups of four bytes, which an instruction multiplies and adds at once: for
-every window one group, or two where rows of windows are longer. The windows of a row of results then lie one after the
-other, and so do the rows: sums are over the result as one long row, however narrow it is. Borders are made in the
-copy. Where rows of windows move by more than one, those of each remainder lie apart.
+Each row of a window is copied as groups of four bytes, which one instruction multiplies and adds: one group, or more if
+the row is longer. The windows of a row of results are then contiguous, and so are the rows: sums run over the result as
+one long row, however narrow it is. The copy adds the borders. With a row stride above one, the rows of each phase are
+stored separately.
 """
 
 from dataclasses import dataclass, replace
@@ -38,19 +38,19 @@ from openinfer.synth.targets.cpu.window import BAND
 
 _BYTE = 8
 _VECTOR = 64
-"""The bytes of the widest vector: a compiler may know of wider ones than the device has."""
+"""The bytes of the widest vector: a compiler may use wider ones than the device has."""
 _AT_ONCE = 2
-"""Vectors of sums that become one of bytes: with fewer, compilers make results one by one."""
+"""Vectors of sums that become one of bytes: with fewer, compilers compute results one by one."""
 PLACE = ScalarVar("place")
 """The position of a sum in the result of a band."""
 
 
 @dataclass(frozen=True)
 class ByteTaps(Template):
-    """Sums of windows on ``quads``, a copy of what windows see in groups of four; ``fill`` is what borders are of.
+    """Sums of windows on ``quads``, a copy of their input in groups of four; ``fill`` is the value of borders.
 
-    ``axis`` is the first of windows in the index of the first factor; ``row`` are the windows along it where there are
-    two, and ``last`` those along the last. Bytes are flipped in the copy where an instruction wants them so.
+    ``axis`` is the first window axis in the index of the first factor; ``row`` are the windows along it if there are
+    two window axes, and ``last`` those along the last. Bytes are flipped in the copy if the instruction needs it.
     """
 
     rows: int
@@ -67,27 +67,27 @@ class ByteTaps(Template):
 
     @property
     def groups(self) -> int:
-        """How many groups of four each row of a window has."""
+        """The number of groups of four in each row of a window."""
         return -(-self.last.taps // GROUP)
 
     @property
     def places(self) -> int:
-        """The rows of each remainder that the windows of a band see."""
+        """The number of rows of each phase that the windows of a band read."""
         return 1 if self.row is None else self.row.places
 
     @property
     def phases(self) -> int:
-        """The remainders of rows."""
+        """The number of phases of rows."""
         return 1 if self.row is None else self.row.phases
 
     @property
     def windows(self) -> int:
-        """The sums of a row of weights in a band."""
+        """The number of sums for a row of weights in a band."""
         return self.last.count * (1 if self.row is None else self.row.count)
 
     @property
     def offsets(self) -> tuple[int, ...]:
-        """Where the groups of the first window are, in bytes: by channels, rows of the window, and groups in a row."""
+        """The byte offsets of the first window's groups: by channel, row of the window, and group in the row."""
         plane, found = self.places * self.last.count, []
         for channel in range(1 if self.channels is None else self.channels[1]):
             for tap in range(1 if self.row is None else self.row.taps):
@@ -99,12 +99,12 @@ class ByteTaps(Template):
 
     @property
     def memory(self) -> tuple[Buffer, ...]:
-        """The groups."""
+        """The memory for groups."""
         return (self.quads,)
 
     @property
     def prepares_factors(self) -> bool:
-        """Bytes change their sign as they are copied."""
+        """Whether bytes are flipped as they are copied."""
         return self.is_flipped
 
     @property
@@ -123,7 +123,7 @@ class ByteTaps(Template):
 
 @dataclass(frozen=True)
 class ByteWindows:
-    """A convolution of bytes whose windows are lists of offsets: the loops around a group, and what it is made of."""
+    """A convolution of bytes with windows as offset lists: the loops around a group, its features and its template."""
 
     one: Contraction
     loops: tuple[tuple[ScalarVar, int], ...]
@@ -132,19 +132,19 @@ class ByteWindows:
 
     @property
     def sums_shape(self) -> tuple[int, int]:
-        """The memory for sums: whole vectors for each row of weights."""
+        """The shape of the memory for sums: whole vectors for each row of weights."""
         lanes = _AT_ONCE * self.template.lanes
         rows = 1 if self.features is None else self.features[1]
         return rows, -(-self.template.windows // lanes) * lanes
 
     @property
     def quads_dtype(self) -> DType:
-        """What the copied bytes are."""
+        """The type of the copied bytes."""
         return flipped(self.one.a.dtype) if self.template.is_flipped else self.one.a.dtype
 
     @property
     def quads_shape(self) -> tuple[int]:
-        """The memory for groups, with room behind for whole vectors of windows."""
+        """The shape of the memory for groups, with room at the end for whole vectors of windows."""
         own = self.template
         channels = 1 if own.channels is None else own.channels[1]
         whole = channels * own.groups * own.phases * own.places * own.last.count * GROUP
@@ -152,7 +152,7 @@ class ByteWindows:
         return (max(whole, reach) + _VECTOR,)
 
     def packing(self) -> Packing:
-        """The weights with rows of windows in whole groups: ``[..., 0, 0, tap]``."""
+        """The weights, with rows of windows padded to whole groups: ``[..., 0, 0, tap]``."""
         lead, tap = self._weights
         place = position(self.one.b, self.one.b_index)
         assert place is not None
@@ -163,7 +163,7 @@ class ByteWindows:
 
     @property
     def _weights(self) -> tuple[list[tuple[ScalarVar, int]], tuple[ScalarVar, int] | None]:
-        """The indices of weights: those outside of a row of a window, and that along it."""
+        """The indices of the weights: those outside a row of a window, and the one along it."""
         own, extents = self.template, self._extents
         place = position(self.one.b, self.one.b_index)
         assert place is not None
@@ -181,9 +181,9 @@ class ByteWindows:
 
     @property
     def made_shape(self) -> tuple[int] | None:
-        """The memory for a row of results, where they are made in whole vectors and then copied; else None.
+        """The shape of the memory for a row of results that are computed in whole vectors and then copied; else None.
 
-        They must be bytes, and read nothing that depends on the window: there are some behind the last.
+        They must be bytes, and read nothing that depends on the window: some are past the last window.
         """
         own, rounded = self.template, self.sums_shape[1]
         windows = {axis.window.name for axis in (own.row, own.last) if axis is not None and axis.window is not None}
@@ -196,7 +196,7 @@ class ByteWindows:
         return (self._sums(panels, quads, sums), *self._results(sums, made))
 
     def around(self, *body: Statement) -> tuple[Statement, ...]:
-        """The loops with a body."""
+        """A body inside the loops."""
         for var, extent in reversed(self.loops):
             body = (For(var, index(extent), body, LoopKind.PARALLEL),)
         return body
@@ -210,7 +210,7 @@ class ByteWindows:
         own, rows = self.template, [] if self.features is None else [self.features]
         windows = [(axis.window, axis.count) for axis in (own.row, own.last) if axis is not None]
         known = [*rows, *((var, count) for var, count in windows if var is not None)]
-        # The order of sums is that of the list of offsets.
+        # The order of terms is that of the offset list.
         inner = [*([own.channels] if own.channels is not None else [])]
         inner += [(axis.tap, axis.taps) for axis in (own.row, own.last) if axis is not None and axis.tap is not None]
         return replace(
@@ -248,7 +248,7 @@ class ByteWindows:
     # --- results ------------------------------------------------------------------------------------------------------
 
     def _results(self, sums: Buffer, made: Buffer | None) -> tuple[Statement, ...]:
-        """What becomes of the sums: in one loop where rows of the result run on."""
+        """The results of the sums, in one loop if the rows of the result are contiguous."""
         body: tuple[Statement, ...] = ()
         if made is not None:
             total = Load(sums, (self._row, PLACE))
@@ -281,7 +281,7 @@ class ByteWindows:
         return (For(PLACE, index(row.count * last.count), (store,), LoopKind.PARALLEL),)
 
     def _store(self, results: tuple[Buffer, Buffer | None, Scalar], place: Change) -> Store:
-        """A result, of a sum or as it was made, at a position; with other indices of windows."""
+        """Stores a result, from a sum or as computed before, at a position; ``place`` substitutes window indices."""
         sums, made, at = results
         one, total = self.one, Load(sums, (self._row, at))
         value: Scalar = one.epilogue if made is None else Load(made, (at,))
@@ -299,7 +299,7 @@ def _accumulated(part: Scalar, total: Scalar) -> Scalar | None:
 
 
 def plane_start(one: Contraction, taps: ByteTaps) -> Affine:
-    """Where the plane that windows of a contraction with ``ByteTaps`` are on begins, for the first channel."""
+    """The start of the plane that the windows of a contraction with ``ByteTaps`` read, for the first channel."""
     place = position(one.a, (*one.a_index[: taps.axis], *[index(0)] * (len(one.a_index) - taps.axis)))
     assert place is not None
     inner = taps.channels[0].name if taps.channels is not None else None

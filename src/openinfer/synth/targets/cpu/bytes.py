@@ -1,8 +1,9 @@
-"""Contractions of bytes in tiles: factors in groups of four, which an instruction multiplies and adds at once.
+"""Contractions of bytes in tiles: factors in groups of four, which one instruction multiplies and adds.
 
-Rows lie in one piece, each padded to whole groups; a panel has, for each group, four bytes of every column. Weights are
-stored so, other factors are copied. Where the instruction wants a u8 and an i8 and both factors have the same sign, the
-rows are flipped: ``(a + 128) * b`` is ``128 * b`` more than ``a * b``, and the sum of that is the same for all rows.
+Rows are contiguous, each padded to whole groups; for each group, a panel has four bytes of every column. Weights are
+stored this way, other factors are copied. If the instruction takes a u8 and an i8 but both factors have the same dtype,
+the rows are flipped: ``(a + 128) * b`` is ``128 * b`` more than ``a * b``, and the sum of that is the same for all
+rows.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,7 +27,7 @@ _PAGE, _LINE = 4096, 64
 
 @dataclass(frozen=True)
 class Grouped:
-    """A contraction with its tile, and what that needs: packed weights, by the names of inputs, and memory."""
+    """A contraction with its tile, its packed weights by the names of inputs, and its scratch memory."""
 
     contraction: Contraction
     packings: Mapping[str, Packing] = field(default_factory=dict)
@@ -41,7 +42,7 @@ class Grouped:
         return tile
 
     def with_tile(self, tile: CpuTile, *memory: Buffer) -> "Grouped":
-        """The same with another tile, and more memory."""
+        """The same with another tile and additional memory."""
         return replace(self, contraction=replace(self.contraction, template=tile), scratch=(*self.scratch, *memory))
 
 
@@ -53,7 +54,7 @@ def grouped(
     is_packable: Callable[[Buffer], bool],
     taken: int,
 ) -> Grouped:
-    """The contraction in tiles of that size; ``taken`` scratch buffers have names already."""
+    """The contraction in tiles of that size; ``taken`` counts the scratch buffers that already have names."""
     is_flipped = target.dot and len({value.dtype for value in one.factors}) == 1
     found = Grouped(replace(one, template=replace(tile, is_flipped=is_flipped)))
     if is_packable(product.right.buffer):
@@ -66,7 +67,7 @@ def grouped(
 
 
 def reads_along(one: Contraction, product: Product) -> bool:
-    """Whether neighbours along the sum are neighbours in the factor with the columns."""
+    """Whether the factor with the columns is contiguous along the sum, and all terms are valid."""
     place = _place(one, product.right.buffer)
     last = product.inner.last
     return one.valid is None and place is not None and last is not None and is_same(place.step(last), 1)
@@ -113,7 +114,7 @@ def _with_packed_rows(found: Grouped, product: Product) -> Grouped:
 
 
 def _packed(found: Grouped, buffer: Buffer, packing: Packing, where: tuple[Scalar, ...]) -> Grouped:
-    """The contraction with a factor that has been packed: its elements are elsewhere, and may be flipped."""
+    """The contraction with a packed factor: its elements are elsewhere, and may be flipped."""
     one = found.contraction
     panels = Buffer(buffer.name, buffer.dtype, packing.shape, buffer.space)
     element = Load(panels, where)
@@ -130,7 +131,7 @@ def _packed(found: Grouped, buffer: Buffer, packing: Packing, where: tuple[Scala
 
 
 def _with_copied_panel(found: Grouped, product: Product, taken: int) -> Grouped:
-    """Memory for a panel; and, unless columns are copied one by one, for its rows before they are in groups."""
+    """Memory for a panel and, unless columns are copied one by one, for its rows before they are grouped."""
     one, tile = found.contraction, found.tile
     dtype, count = _dtype(one, product.right.buffer), groups(product.inner.extent)
     right = Buffer(f"pack{taken}", dtype, (count, tile.columns * GROUP), Space.SCRATCH)
@@ -141,7 +142,7 @@ def _with_copied_panel(found: Grouped, product: Product, taken: int) -> Grouped:
 
 
 def _with_copied_rows(found: Grouped, product: Product, target: CpuMachine, taken: int) -> Grouped:
-    """Memory for rows: for all, or as many as half of the second cache has room for."""
+    """Memory for rows: for all of them, or for as many as fit in half of the L2 cache."""
     tile, dtype = found.tile, _dtype(found.contraction, product.left.buffer)
     length = _stride(product.inner)
     tiles = max(1, min(target.l2 // 2 // length // tile.rows, -(-int(product.rows.extent) // tile.rows)))
@@ -151,7 +152,7 @@ def _with_copied_rows(found: Grouped, product: Product, target: CpuMachine, take
 
 
 def _stride(inner: FusedAxis) -> int:
-    """The bytes of a row: whole groups; padded where rows would evict each other from the L1 cache."""
+    """The bytes of a row: whole groups, padded if rows would evict each other from the L1 cache."""
     length = groups(inner.extent) * GROUP
     return length + _LINE if length % _PAGE == 0 else length
 

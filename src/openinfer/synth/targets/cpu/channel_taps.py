@@ -1,7 +1,7 @@
-"""Depthwise convolutions of which channels are contiguous: vectors hold channels, and nothing is copied.
+"""Depthwise convolutions with contiguous channels: vectors hold channels, and nothing is copied.
 
-A tile has the windows of some neighbours in a row, for some channels. What several of these windows see is loaded once.
-Windows that reach over an edge see a row of zeros there.
+A tile has some adjacent windows of a row, for some channels. Elements that several of these windows share are loaded
+once. Windows that cross an edge read a row of zeros there.
 """
 
 from dataclasses import dataclass, replace
@@ -19,21 +19,21 @@ from openinfer.synth.targets.cpu.taps import Along, windows_along
 from openinfer.synth.targets.cpu.window import in_memory, is_window, without
 
 _MOST_ROWS = 8
-"""More neighbours share hardly more of what they see."""
+"""More adjacent windows hardly share more of their input."""
 _MOST_COLUMNS = 128
-"""The most channels of a tile: its sums must stay in the first cache until they are results."""
+"""The most channels of a tile: its sums must stay in the L1 cache until they become results."""
 _MOST_TAPS = 8
 """The longest row of a window: its weights stay in registers."""
 _SEEN = 0.35
-"""What finding an element that windows see costs, in products of a vector."""
+"""The cost of locating an input element, in products of a vector."""
 
 
 @dataclass(frozen=True)
 class ChannelTaps(Template):
-    """Sums of windows over contiguous channels: ``rows`` neighbours at once, ``columns`` channels.
+    """Sums of windows over contiguous channels: ``rows`` adjacent windows and ``columns`` channels at a time.
 
-    ``axes`` are all but that of channels, by their numbers and in the order of memory; neighbours lie along the last.
-    ``zeros`` is what windows see elsewhere.
+    ``axes`` are all but the channel axis, by number and in memory order; adjacent windows lie along the last. ``zeros``
+    is what windows read outside the input.
     """
 
     rows: int
@@ -44,17 +44,17 @@ class ChannelTaps(Template):
 
     @property
     def row(self) -> Along:
-        """The axis of neighbours."""
+        """The axis of adjacent windows."""
         return self.axes[-1][1]
 
     @property
     def lines(self) -> int:
-        """How many rows of the input a window sees."""
+        """The number of input rows that a window reads."""
         return prod(axis.taps for _, axis in self.axes[:-1])
 
     @property
     def places(self) -> tuple[int, ...]:
-        """Where the neighbours of a tile see elements of a row: distances from the first, each once.
+        """The offsets of the elements that the windows of a tile read in a row, without duplicates.
 
         >>> row = Along(10, 5, 2, -1, 1, 3, None, None)
         >>> ChannelTaps(3, 64, 16, ((2, row),), None).places
@@ -72,7 +72,7 @@ class ChannelTaps(Template):
 
     @property
     def memory(self) -> tuple[Buffer, ...]:
-        """The zeros, which are there before the first tile."""
+        """The zeros, stored before the first tile."""
         return () if self.zeros is None else (self.zeros,)
 
     @property
@@ -94,11 +94,11 @@ class ChannelWindows:
 
     @property
     def is_edged(self) -> bool:
-        """Whether windows see what is outside."""
+        """Whether windows cross an edge of the input."""
         return self.one.valid is not None
 
     def packing(self) -> Packing:
-        """The weights: for every tap those of all channels."""
+        """The weights: for each tap, those of all channels."""
         place = position(self.one.b, self.one.b_index)
         assert place is not None
         taps = tuple((extent, place.step(var)) for var, extent in zip(self.one.bound, self.one.reduced, strict=True))
@@ -106,7 +106,7 @@ class ChannelWindows:
         return replace(made, words="of all channels for each tap")
 
     def over(self, panels: Buffer, zeros: Buffer | None) -> tuple[Statement, ...]:
-        """The loops, with packed weights and memory for zeros."""
+        """The loops, over packed weights and with memory for zeros."""
         weights = (index(0), flat(self.one.bound, self.one.reduced), self.channel)
         row = replace(self.one, b=panels, b_index=weights, template=self._tile(zeros))
         for var, _ in self.loops:
@@ -129,7 +129,7 @@ class ChannelWindows:
         return min(shapes, key=lambda shape: (self._time(shape), -shape.rows))
 
     def _time(self, tile: ChannelTaps) -> float:
-        """Cycles for a row, roughly; the last tile may do again what the one before has done."""
+        """Cycles for a row, roughly; the last tile may overlap the one before."""
         vectors, row = -(-self.channels // tile.lanes), tile.row
         seen = tile.lines * len(tile.places)
         each = (
@@ -139,7 +139,7 @@ class ChannelWindows:
 
 
 def _columns(channels: int, lanes: int) -> int:
-    """How many channels a tile has: whole vectors, and no tile has less than one.
+    """The number of channels in a tile: whole vectors, such that no tile has less than one.
 
     >>> [_columns(channels, 16) for channels in (16, 72, 144, 960, 129)]
     [16, 72, 80, 128, 80]
@@ -155,9 +155,9 @@ def _columns(channels: int, lanes: int) -> int:
 
 
 def channel_windows_of(one: Contraction, machine: CpuMachine) -> ChannelWindows | None:
-    """A depthwise convolution over contiguous channels, without indices of one position; None where it is none.
+    """A depthwise convolution over contiguous channels, without single-iteration indices; None for others.
 
-    Its weights are the second factor, without infinities where some terms do not count.
+    Its weights are the second factor, which must be finite if some terms are invalid.
     """
     channel = _channel(one)
     if channel is None or not _is_plain(one) or not one.bound or not is_window(one):
@@ -183,7 +183,7 @@ def channel_windows_of(one: Contraction, machine: CpuMachine) -> ChannelWindows 
 
 
 def _channel(one: Contraction) -> tuple[int, ScalarVar] | None:
-    """The axis of channels of the first factor, and the index that runs along it, and along that of the result."""
+    """The channel axis of the first factor, and the index along it and along the channels of the result."""
     places = [position(one.a, one.a_index), position(one.out, one.out_index), position(one.b, one.b_index)]
     for var in one.free:
         if all(place is not None and is_same(place.step(var), 1) for place in places[:2]):

@@ -1,8 +1,8 @@
-"""Which activations have their channels last in memory: ``[n, y, x, c]``, whatever the order of a graph's axes.
+"""Chooses the activations to store channels-last: ``[n, y, x, c]``, whatever the order of a graph's axes.
 
-A depthwise convolution then has vectors of channels, and others store their results as they compute them. Only values
-between kernels are concerned: what callers see has the order of the graph. Kernels know the order of a buffer by its
-strides, so that nothing else changes.
+Depthwise convolutions then use vectors of channels, and others store their results as they compute them. Only values
+between kernels change: callers see the order of the graph. Kernels take the order of a buffer from its strides, so
+nothing else changes.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,22 +21,22 @@ from openinfer.synth.targets.cpu.memory_order import in_memory_order, jumps
 from openinfer.synth.targets.cpu.product import without_single
 
 _CHANNELS = 1
-"""The axis of channels; before it there is that of samples, behind it at least one of positions."""
+"""The channel axis: after the sample axis, before at least one position axis."""
 _TRANSPOSED = 0.2
-"""What a result gains that is stored as it was computed, in the same unit."""
+"""The gain per result stored without a transpose, in elements of depthwise convolutions."""
 _JUMP = 3.0
-"""What an element costs whose neighbours are not read next, in elements of depthwise convolutions."""
+"""The cost per element accessed with a non-unit stride, in elements of depthwise convolutions."""
 _LEAST_RANK = 3
 
 
 @dataclass(frozen=True)
 class ChannelsLast:
-    """The pass: values between convolutions get another order in memory, where that pays."""
+    """The pass: values between convolutions get another order in memory where that pays off."""
 
     machine: CpuMachine
 
     def run(self, program: Program) -> Program:
-        """The program with kernels that know the strides of such values."""
+        """The program with the strides of such values in its kernels."""
         if not self.machine.vector_bits:
             return program
         chosen = ChannelGroups(program, self.machine).chosen()
@@ -44,7 +44,7 @@ class ChannelsLast:
 
 
 def strides(shape: Sequence[int]) -> tuple[int, ...]:
-    """Those of a tensor whose channels are last.
+    """The strides of a channels-last tensor.
 
     >>> strides((1, 64, 25, 5))
     (8000, 1, 320, 64)
@@ -55,7 +55,7 @@ def strides(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def _relaid(step: KernelStep, chosen: Mapping[Value, tuple[int, ...]]) -> KernelStep:
-    """A call with the strides of its operands in its kernel, whose loops follow these."""
+    """A call with the new strides of its operands in its kernel, whose loops follow them."""
     kernel = step.kernel
     pairs = [*zip(kernel.inputs, step.inputs, strict=True), *zip(kernel.outputs, step.outputs, strict=True)]
     moved = {
@@ -75,7 +75,7 @@ def _relaid(step: KernelStep, chosen: Mapping[Value, tuple[int, ...]]) -> Kernel
 
 
 class ChannelGroups:
-    """Values that kernels have in common, and whether another order pays for all of them."""
+    """Groups of values that share kernels, and whether another order pays off for a whole group."""
 
     def __init__(self, program: Program, machine: CpuMachine) -> None:
         self._machine = machine
@@ -84,10 +84,9 @@ class ChannelGroups:
         self._gains: dict[tuple[int, tuple[Value, ...]], float | None] = {}
 
     def chosen(self) -> dict[Value, tuple[int, ...]]:
-        """The values of all groups for which it pays, with their strides.
+        """The values of all groups for which it pays off, with their strides.
 
-        In a group for which it does not, the values leave by which some kernel loses, and what is left is looked at
-        again.
+        In the other groups, the values of kernels that lose are dropped, and what remains is grouped again.
         """
         while True:
             groups = self._groups()
@@ -105,7 +104,7 @@ class ChannelGroups:
             self._values = {value: None for value in self._values if value not in leaving}
 
     def _groups(self) -> list[list[KernelStep]]:
-        """The kernels of each group: those that have values in common, directly or by others."""
+        """The kernels of each group: those that share values, directly or transitively."""
         root = {value: value for value in self._values}
 
         def found(value: Value) -> Value:
@@ -141,7 +140,7 @@ class ChannelGroups:
         return tuple(one for one in operands if one in self._values)
 
     def _candidates(self, program: Program) -> dict[Value, None]:
-        """The values that only kernels touch, of floats, with several channels and positions."""
+        """The float values that only kernels access, with several channels and positions."""
         made = dict.fromkeys(value for step in self._steps for value in step.outputs)
         elsewhere = {*program.outputs.values(), *program.inputs.values(), *program.homes.values()}
         for step in program.steps():
@@ -156,7 +155,7 @@ class ChannelGroups:
         return {value: None for value in made if value not in elsewhere and _has_channels(value)}
 
     def gain(self, kernel: Kernel) -> float | None:
-        """What a kernel gains, in elements; None where it has no good way with such an order."""
+        """What a kernel gains, in elements; None if it has no good schedule for such an order."""
         gain = -_JUMP * jumps(kernel)
         for one in walk(kernel.body):
             if not isinstance(one, Contraction):
@@ -171,7 +170,7 @@ class ChannelGroups:
         return gain
 
     def _results(self, one: Contraction) -> float:
-        """What results gain that need not be transposed; vectors of fewer channels than lanes are mostly empty."""
+        """What results gain that need no transpose; with fewer channels than lanes, vectors are mostly empty."""
         place = position(one.out, one.out_index)
         channels = [extent for var, extent in zip(one.free, one.extents, strict=True) if place and place.step(var) == 1]
         is_full = bool(channels) and channels[0] >= self._machine.lanes(one.accumulator.bits)
@@ -187,6 +186,6 @@ def _has_channels(value: Value) -> bool:
 
 
 def _is_grouped(one: Contraction) -> bool:
-    """Whether an index chooses channels of both factors: a convolution in groups."""
+    """Whether an index selects channels of both factors: a grouped convolution."""
     left, right = (variables(*part) for part in (one.a_index, one.b_index))
     return any(var.name in left and var.name in right for var in one.free)

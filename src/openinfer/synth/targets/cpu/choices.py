@@ -1,4 +1,4 @@
-"""What a tile is chosen for, a product by its shape, and what can be chosen: a tile that was measured to be best."""
+"""What a tile is chosen for (a product, by its shape) and what is chosen: the tile that measured best."""
 
 from collections.abc import Callable
 from typing import Annotated, Literal
@@ -10,26 +10,26 @@ from openinfer.loops.ir import Contraction
 from openinfer.synth.targets.cpu.product import Product
 
 Way = Literal["lies", "copied", "panels"]
-"""How a factor comes: it is read where it lies, it is copied, or it was stored in panels."""
+"""How a factor is read: in place, as a copy, or from stored panels."""
 _Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,15}$")]
 _Extent = Annotated[int, Field(ge=1, lt=1 << 63)]
 
 
 class Facts(BaseModel):
-    """A part of a record; strict, since what it says becomes code."""
+    """A part of a record. Validation is strict, since its contents become code."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
 class ProductShape(Facts):
-    """What decides which tile is best for a product: its extents, its dtypes, and how its factors come.
+    """What decides which tile is best for a product: its extents, its dtypes, and how its factors are read.
 
-    The epilogue is the same for every tile, so it is no part of the key.
+    The epilogue is the same for every tile, so it is not part of the key.
     """
 
     accumulator: _Name
     stored: _Name
-    """The dtype of the columns, as they are stored."""
+    """The dtype of the columns in memory."""
     outside: _Extent
     rows: _Extent
     columns: _Extent
@@ -40,10 +40,10 @@ class ProductShape(Facts):
 
 
 class Choice(Facts):
-    """A tile that was measured: rows and vectors of sums, and how many times as fast as the rule's it was.
+    """A measured tile: rows and vectors of accumulators, and its speedup over the rule's tile.
 
-    ``copies`` says whether columns are copied that could be read where they lie, ``divided`` what parts have a share of
-    if the kernel is divided; None leaves it to the rules.
+    ``copies`` says whether to copy columns that could be read in place, ``divided`` what to partition if the kernel is
+    divided; None leaves it to the rules.
     """
 
     rows: Annotated[int, Field(ge=1, le=64)]
@@ -57,12 +57,12 @@ ChooseTile = Callable[[ProductShape], Choice | None]
 
 
 def by_rule(_shape: ProductShape) -> Choice | None:
-    """Nothing was measured: rules decide."""
+    """No measurement: the rules decide."""
     return None
 
 
 def shape_of(one: Contraction, product: Product, *, has_panels: bool) -> ProductShape | None:
-    """The shape of a contraction as a product; None where it is known only while running."""
+    """The shape of a contraction as a product; None if it is only known at run time."""
     outside, rows, columns, inner = product.outside, product.rows, product.columns, product.inner
     if any(is_symbolic(extent) for axis in (outside, rows, columns, inner) for extent in axis.extents):
         return None

@@ -1,8 +1,8 @@
-"""Which kernels run in several parts at the same time, and what each part has a share of.
+"""Divides kernels into parts that run concurrently, and decides what each part gets a share of.
 
-The shares are decided here, once: a step computes the same bits on however many threads it runs. A kernel is divided
-if one loop, or one contraction, does nearly all of its work, and if that takes longer than waking a thread. A kernel
-of several such statements in a row becomes several kernels.
+The shares are fixed here, once: a step computes the same bits on any number of threads. A kernel is divided if one loop
+or contraction does nearly all of its work, and if that takes longer than waking a thread. A kernel of several such
+statements in a row becomes several kernels.
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,16 +37,16 @@ from openinfer.synth.targets.cpu.product import Product, tiled_product
 from openinfer.synth.targets.cpu.tile import CpuTile
 
 _OPERATIONS, _BYTES = 50.0, 40.0
-"""What one core does in a nanosecond, roughly: enough to tell large kernels from small ones."""
+"""What one core does per nanosecond, roughly: enough to tell large kernels from small ones."""
 _AT_ONCE = 4
-"""Products of bytes that are done in the time of one of floats."""
+"""The number of byte products in the time of one float product."""
 _MOST_BEFORE = 0.05
-"""Parts may all do what comes before the divided loop, if it is no larger a share of the work than this."""
+"""Every part may repeat the work before the divided loop if it is at most this share of the total."""
 _COPY = 8.0
-"""What copying an element costs, in products."""
+"""The cost of copying an element, in products."""
 _LINE = 64
 _MANY_ROWS = 32
-"""With at least this many rows for each part, it is cheap that all parts read all columns."""
+"""With at least this many rows per part, it is cheap for all parts to read all columns."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,9 @@ class Divide:
     """The pass: large kernels get as many parts as there are threads."""
 
     threads: int | None = None
-    """None: as many as the device has cores."""
+    """None means as many as the device has cores."""
     worth: float = 3_000.0
-    """A kernel that takes fewer nanoseconds is not divided: handing over its parts would take as long."""
+    """Kernels below this many nanoseconds are not divided: handing out their parts would take as long."""
 
     def run(self, program: Program) -> Program:
         """The program with divided kernels."""
@@ -82,13 +82,13 @@ class Divide:
 
 
 def scratch_elements(bits: int, shape: Sequence[int]) -> int:
-    """How many elements a part's own scratch memory has: whole cache lines, so that parts do not share one."""
+    """The number of elements in the scratch memory of a part: whole cache lines, to avoid false sharing."""
     each = max(_LINE * 8 // bits, 1)
     return -(-most_elements(shape) // each) * each
 
 
 def divided(kernel: Kernel, parts: int, worth: float) -> Kernel:
-    """A kernel that calls run in parts; itself where it cannot be divided or is not worth it."""
+    """The kernel divided into parts, or unchanged if it cannot be divided or is not worth it."""
     if not _is_dividable(kernel) or _nanoseconds(kernel) < worth:
         return kernel
     *before, last = kernel.body
@@ -101,7 +101,7 @@ def divided(kernel: Kernel, parts: int, worth: float) -> Kernel:
 
 
 def _is_dividable(kernel: Kernel) -> bool:
-    """Whether there are parts, and they are independent: elements have bytes of their own, and nothing fails."""
+    """Whether there is work to divide, and parts are independent: no elements share bytes, and nothing fails."""
     if any(buffer.dtype.is_packed for buffer in (*kernel.outputs, *kernel.scratch)):
         return False
     if not kernel.body or kernel.can_fail or not any(most_elements(buffer.shape) for buffer in kernel.outputs):
@@ -124,11 +124,11 @@ def _nanoseconds(kernel: Kernel) -> float:
 class _Way:
     statement: Statement
     share: float
-    """How much of the time the parts are busy with what one of them would do alone: 1 is perfect."""
+    """The parallel efficiency: the time of a single part over the total time of all parts; 1 is perfect."""
 
 
 def _ways(statement: Statement, parts: int) -> Iterator[_Way]:
-    """The ways to divide a statement; the outermost loops come first, and are taken if nothing is better."""
+    """The ways to divide a statement, outermost loops first: these are taken if nothing is better."""
     match statement:
         case For(kind=LoopKind.PARALLEL, bind=None, extent=Const(value=extent)):
             yield _Way(replace(statement, bind=Bind.PART), _balance(int(extent), parts))
@@ -143,15 +143,15 @@ def _ways(statement: Statement, parts: int) -> Iterator[_Way]:
                 yield _outside(statement, statement.free.index(product.outside.vars[0]), parts)
             yield from _tiled(statement, tile, product, parts)
         case Contraction(template=ByteTaps()):
-            return  # Each part would copy all that windows see.
+            return  # Each part would copy the whole input of the windows.
         case Contraction(template=ChannelTaps()):
-            return  # The loops around it are divided, where there are any.
+            return  # The loops around it are divided, if there are any.
         case Contraction(free=(_, _, *_)):
             yield _outside(statement, 0, parts)
 
 
 def _is_copy(statement: Statement) -> bool:
-    """Whether scratch memory is filled with elements as they are, which each part can do for itself."""
+    """Whether a statement only copies elements to scratch memory, which each part can do for itself."""
     inside = [one for one in walk((statement,)) if not isinstance(one, For | If)]
     stores = [one for one in inside if isinstance(one, Store) and one.buffer.space is Space.SCRATCH]
     return len(stores) == len(inside) and all(isinstance(one.value, Load | Const) for one in stores)
@@ -174,7 +174,7 @@ def _outside(one: Contraction, place: int, parts: int) -> _Way:
 
 
 def _tiled(one: Contraction, tile: CpuTile, product: Product, parts: int) -> Iterator[_Way]:
-    """Columns or rows of the result: what is copied for the other factor is copied by every part."""
+    """The division of columns or rows of the result: every part repeats the copies for the other factor."""
     rows, columns = int(product.rows.extent), int(product.columns.extent)
     is_copied = tile.right is not None and not tile.is_direct
     choices: list[tuple[Literal["rows", "columns"], int, int, float]] = [
@@ -183,8 +183,8 @@ def _tiled(one: Contraction, tile: CpuTile, product: Product, parts: int) -> Ite
     ]
     is_widened = tile.reads_windows and columns > product.inner.extent
     if rows >= _MANY_ROWS * parts and not is_widened:
-        # Other kernels are divided by rows, too: what a thread has written, it reads itself. A convolution that makes
-        # more channels of few is divided by channels, as one in groups is that mostly follows it.
+        # Other kernels are divided by rows, too, so a thread reads what it has written. A convolution that expands
+        # channels is divided by channels, like the grouped convolution that usually follows it.
         choices.reverse()
     for what, count, each, copied in choices:
         if tile.wanted not in (None, what) or (what == "rows" and is_symbolic(product.rows.extent)):
@@ -194,7 +194,7 @@ def _tiled(one: Contraction, tile: CpuTile, product: Product, parts: int) -> Ite
 
 
 def _tile_balance(count: int, each: int, parts: int) -> float:
-    """The same for tiles, of which the last may be small: 49 columns in tiles of 48 are as good as one.
+    """The same for tiles, the last of which may be small: 49 columns in tiles of 48 are little better than one tile.
 
     >>> _tile_balance(96, 48, 2), round(_tile_balance(49, 48, 2), 2), round(_tile_balance(144, 48, 2), 2)
     (1.0, 0.51, 0.75)

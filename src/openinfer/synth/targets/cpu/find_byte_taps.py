@@ -1,4 +1,4 @@
-"""Which convolutions of bytes have windows as lists of offsets, and in which bands they are computed."""
+"""Finds the convolutions of bytes with windows as offset lists, and the bands they are computed in."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,18 +17,18 @@ from openinfer.synth.targets.cpu.tile_shapes import tile_shapes
 from openinfer.synth.targets.cpu.window import BAND
 
 _MOST_TERMS = 1024
-"""The most groups of a window: each is an entry of a list."""
+"""The most groups in a window: each is an entry of the offset list."""
 _FEW_CHANNELS = 4
-"""Without groups, more channels are better copied by positions."""
+"""Without groups, more channels are better copied by position."""
 _MOST_FEATURES = 15
-"""The same for more results of each group."""
+"""The same holds for more results per group."""
 _MOST_AXES = 2
-"""Windows along more axes leave gaps between planes."""
+"""Windows along more axes would leave gaps between planes."""
 _SUM_BYTES = 4
 
 
 def byte_windows_of(one: Contraction, target: CpuMachine) -> ByteWindows | None:
-    """A convolution of bytes, without indices of one position, as windows in groups of four; None where it is none.
+    """A convolution of bytes, without single-iteration indices, as windows in groups of four; None for others.
 
     Its weights are the second factor.
     """
@@ -65,7 +65,7 @@ class _Finder:
         return None
 
     def _windows(self, axis: int, groups: Sequence[ScalarVar], features: Sequence[ScalarVar]) -> ByteWindows | None:
-        """Windows along all axes from one on; the axis before is that of channels."""
+        """Windows along all axes from one on; the axis before it is the channel axis."""
         one = self._one
         along = [windows_along(one, at) for at in range(axis, len(one.a_index))]
         axes = [own for own in along if own is not None]
@@ -76,7 +76,7 @@ class _Finder:
         if not groups and (one.a.shape[axis - 1] > _FEW_CHANNELS or not features):
             return None
         if any(own.window is None and own.tap is not None for own in axes):
-            return None  # These may be channels: their sum has no windows.
+            return None  # This may be a channel axis: its sum has no windows.
         is_window = any(own.window is not None and own.tap is not None for own in axes)
         if not is_window or not self._is_complete(axes, groups, features, inner):
             return None
@@ -89,7 +89,7 @@ class _Finder:
         features: Sequence[ScalarVar],
         inner: Sequence[ScalarVar],
     ) -> bool:
-        """Whether each index has its place: what is left are samples, which no sum runs over."""
+        """Whether every index has a role: those left are samples, over which no sum runs."""
         used = [var for axis in axes for var in (axis.window, axis.tap) if var is not None]
         known = [*used, *groups, *features, *inner]
         rest = [var for var in self._extents if var not in known]
@@ -117,7 +117,7 @@ class _Finder:
         taps = ByteTaps(1, 1, lanes, quads, axis, row, last, channels, bands, self._fill, is_flipped)
         if len(taps.offsets) > _MOST_TERMS:
             return None
-        # Without an instruction for it, each vector of bytes becomes two of products.
+        # Without a dot product instruction, each vector of bytes is widened to two vectors of products.
         own = replace(target, vector_registers=target.vector_registers - (0 if target.dot else 4))
         tall, vectors = tile_shapes(rows, taps.windows, lanes, own)[0]
         return ByteWindows(
@@ -128,7 +128,7 @@ class _Finder:
         )
 
     def _height(self, row: Along, last: Along, rows: int, channels: int) -> int:
-        """How many rows of windows a band has: what they see and their sums should fit in the first cache."""
+        """The number of rows of windows in a band: their input and sums should fit in the L1 cache."""
         each = GROUP * -(-last.taps // GROUP) * channels
 
         def size(height: int) -> int:
@@ -142,7 +142,7 @@ class _Finder:
 
 
 def _has_rows(row: Along, height: int) -> bool:
-    """Whether rows are in bands of a height, each of which sees rows of the plane, whatever the remainder."""
+    """Whether rows divide into bands of a height, each of which reads rows of the plane in every phase."""
     if row.count % height or height == row.count:
         return height == row.count
     places, last = replace(row, count=height).places, row.count - height
@@ -154,5 +154,5 @@ def _has_rows(row: Along, height: int) -> bool:
 
 
 def is_byte_windows(one: Contraction, target: CpuMachine) -> bool:
-    """Whether a contraction is such a convolution: whatever its windows see is copied."""
+    """Whether a contraction is such a convolution, so that all input of its windows is copied."""
     return prod(one.extents) * prod(one.reduced) > 0 and byte_windows_of(without_single(one), target) is not None

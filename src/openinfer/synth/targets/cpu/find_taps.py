@@ -1,4 +1,4 @@
-"""Which convolutions have windows as lists of offsets, and in which bands they are computed."""
+"""Finds the convolutions with windows as offset lists, and the bands they are computed in."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -15,25 +15,25 @@ from openinfer.synth.targets.cpu.tile_shapes import tile_shapes
 from openinfer.synth.targets.cpu.window import BAND, is_window
 
 _MOST_TERMS = 1024
-"""The most products of a sum that are added up one after the other here."""
+"""The most products that a sum accumulates one after the other here."""
 _FEW_CHANNELS = 4
-"""With more, channels can be columns, or what windows see is copied."""
+"""With more, channels can be columns, or the input of the windows is copied."""
 _CHANNELS = 1
-"""The axis of channels, where there are no groups to say it."""
+"""The channel axis, if there are no groups to identify it."""
 _MOST_FEATURES = 15
-"""With more results for each group, its channels can be columns, as those of other convolutions."""
+"""With more results per group, its channels can be columns, as in other convolutions."""
 
 
 def taps_of(one: Contraction, target: CpuMachine) -> Taps | None:
-    """A convolution in groups, without indices of one position, as windows on planes; None where it is none.
+    """A grouped convolution, without single-iteration indices, as windows on planes; None for other contractions.
 
-    Its weights are the second factor, without infinities where some terms do not count.
+    Its weights are the second factor, which must be finite if some terms are invalid.
     """
     return _Finder(one, target).run()
 
 
 def few_channels_of(one: Contraction, target: CpuMachine) -> Taps | None:
-    """The same for a convolution of few channels without groups, as the first of a network of pictures is one."""
+    """The same for a convolution of few channels without groups, such as the first one of an image network."""
     return _Finder(one, target).run_alone()
 
 
@@ -76,7 +76,7 @@ class _Finder:
         return found if is_wide else None
 
     def _windows(self, at: int, groups: Sequence[ScalarVar], features: Sequence[ScalarVar]) -> Taps | None:
-        """Windows along all axes behind that of channels."""
+        """Windows along all axes after the channel axis."""
         one = self._one
         axes = [windows_along(one, axis) for axis in range(at + 1, len(one.a_index))]
         found = [axis for axis in axes if axis is not None]
@@ -93,7 +93,7 @@ class _Finder:
         return is_static and is_float and one.a_value is None and one.b_value is None and self._has_rows()
 
     def _has_rows(self) -> bool:
-        """Whether the weights of a sum lie in the order of its terms."""
+        """Whether the weights of a sum are stored in the order of its terms."""
         place = position(self._one.b, self._one.b_index)
         step = 1
         for var, extent in zip(reversed(self._one.bound), reversed(self._one.reduced), strict=True):
@@ -109,7 +109,7 @@ class _Finder:
         features: Sequence[ScalarVar],
         inner: Sequence[ScalarVar],
     ) -> bool:
-        """Whether each index has its place: what is left are samples, which no sum runs over."""
+        """Whether every index has a role: those left are samples, over which no sum runs."""
         used = [var for axis in axes for var in (axis.window, axis.tap) if var is not None]
         known = [*used, *groups, *features, *inner]
         rest = [var for var in self._extents if var not in known]
@@ -147,7 +147,7 @@ class _Finder:
         return replace(found, tile=CpuTaps(tall, vectors, lanes, found.offsets()))
 
     def _height(self, axes: Sequence[Along], features: Sequence[ScalarVar], inner: Sequence[ScalarVar]) -> int:
-        """How many rows of windows a band has: what they see and their sums should fit in the first cache."""
+        """The number of rows of windows in a band: their input and sums should fit in the L1 cache."""
         top, *others = axes
         nbytes = self._one.accumulator.bits // 8
 

@@ -1,7 +1,7 @@
-"""The vector instructions that tiles are made of, one record for each instruction set: an instruction is an entry.
+"""The vector instructions that tiles use: one record per instruction set, one entry per instruction.
 
-Vectors are those of GNU C, so that everything also works where no entry is: it is written out in plain arithmetic. A
-new instruction set is one more record here, and a preset with its flags in ``machine``.
+Vectors are those of GNU C, so everything also works without an entry: the fallback is plain arithmetic. A new
+instruction set is one more record here, and a preset with its flags in ``machine``.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Intrinsic:
-    """One instruction, or a few: the condition under which a compiler has it, and the expressions that it is made from.
+    """One instruction, or a few: the condition under which a compiler has it, and the expressions that use it.
 
-    ``forms`` is one expression; for elements that share a byte, one for each of them. In it, ``{vector}`` is the type
+    ``forms`` is one expression; for elements that share a byte, one for each of them. ``{vector}`` stands for the type
     of the result.
     """
 
@@ -22,22 +22,22 @@ class Intrinsic:
 
 @dataclass(frozen=True)
 class VectorSet:
-    """The instructions of one set on vectors of one width, by the dtypes that they take."""
+    """The instructions of one set on vectors of one width, by the dtypes they take."""
 
     nbytes: int
     header: str
     fma: Mapping[str, Intrinsic] = field(default_factory=dict)
-    """``a * b + c`` with one rounding: a number ``a``, vectors ``b`` and ``c``."""
+    """``a * b + c`` with one rounding: a scalar ``a``, vectors ``b`` and ``c``."""
     vector_fma: Mapping[str, Intrinsic] = field(default_factory=dict)
-    """The same where ``a`` is a vector, too."""
+    """The same with a vector ``a``."""
     loads: Mapping[str, Intrinsic] = field(default_factory=dict)
-    """Integers, or floats of 16 bits, at ``p`` as floats. Those of 4 bits are added to 2^23: see ``IntegerLoad``."""
+    """Integers or 16-bit floats at ``p`` as floats. 4-bit integers are added to 2^23: see ``IntegerLoad``."""
     halves: Mapping[str, Intrinsic] = field(default_factory=dict)
-    """Integers of 4 bits at ``p`` as floats: those in the lower halves of bytes, and 16 times those in the upper."""
+    """4-bit integers at ``p`` as floats: the low nibbles of bytes, and 16 times the high nibbles."""
     dots: Mapping[tuple[str, str], tuple[Intrinsic, ...]] = field(default_factory=dict)
-    """``s`` and in each lane four products of the bytes of ``a`` and ``b``; the best first."""
+    """``s`` plus, in each lane, four products of the bytes of ``a`` and ``b``; the best first."""
     moves: Mapping[str, Intrinsic] = field(default_factory=dict)
-    """The elements of ``a`` from the ``n``-th on, and behind them the first of ``b``."""
+    """The elements of ``a`` from the ``n``-th on, followed by the first of ``b``."""
 
 
 _BYTES = ("i8", "u8")
@@ -45,18 +45,18 @@ _BYTES = ("i8", "u8")
 
 @dataclass(frozen=True)
 class _X86:
-    """The names of one width of x86 vectors, from which its record is made."""
+    """The names of one width of x86 vectors, from which its record is built."""
 
     nbytes: int
     prefix: str
     whole: str
-    """What functions on all bits of a vector are called."""
+    """The suffix of functions on all bits of a vector."""
     has_fma: str
     has_integers: str
     has_dot: str
-    """Conditions: which instructions there are."""
+    """The conditions under which these instructions exist."""
     quarter: str | None
-    """A load of as many bytes as a vector has floats; None where bytes are not made floats."""
+    """A load of as many bytes as a vector has floats; None if bytes are not converted to floats."""
 
     def record(self) -> VectorSet:
         dots = {(left, right): self._dots(left, right) for left in _BYTES for right in _BYTES}
@@ -79,7 +79,7 @@ class _X86:
         }
 
     def _moves(self) -> dict[str, Intrinsic]:
-        """Shorter vectors have it for halves only."""
+        """Shorter vectors can only shift within their halves."""
         if self.nbytes < 64:
             return {}
         text = f"(({{vector}}){self.prefix}_alignr_epi32((__m512i)(b), (__m512i)(a), n))"
@@ -100,7 +100,7 @@ class _X86:
                 f"{own}_xor_{self.whole}({low}, {bits})",
                 f"{own}_xor_{self.whole}({own}_srli_epi32({wide}, 4), {bits})",
             ]
-            if self.nbytes == 64:  # both in one instruction
+            if self.nbytes == 64:  # both operations in one instruction
                 codes[0] = f"{own}_ternarylogic_epi32({wide}, {own}_set1_epi32(15), {bits}, 0x6a)"
             forms = tuple(f"(({{vector}}){own}_cast{self.whole}_ps({code}))" for code in codes)
             found[dtype] = Intrinsic(self.has_integers, forms)
@@ -112,7 +112,7 @@ class _X86:
         return found
 
     def _halves(self) -> dict[str, Intrinsic]:
-        """A float with a number in its last bits, less 2^23; of 16 lanes, the lower halves choose from 16 floats."""
+        """A float with a nibble in its last bits, minus 2^23; with 16 lanes, low nibbles index a table of 16 floats."""
         if self.quarter is None:
             return {}
         own, found = self.prefix, {}
@@ -132,7 +132,7 @@ class _X86:
         return found
 
     def _dots(self, left: str, right: str) -> tuple[Intrinsic, ...]:
-        """AVX-512 VNNI takes a u8 and an i8; elsewhere the even and the odd bytes are widened to 16 bits."""
+        """AVX-512 VNNI takes a u8 and an i8; otherwise the even and the odd bytes are widened to 16 bits."""
         own, kind, found = self.prefix, f"__m{self.nbytes * 8}i", []
         if left != right:
             first, second = ("a", "b") if left == "u8" else ("b", "a")
@@ -147,7 +147,7 @@ class _X86:
         return (*found, Intrinsic(has_pairs, (f"((s) + {even} \\\n    + {odd})",)))
 
     def _widened(self, dtype: str, value: str, part: str) -> str:
-        """The even or the odd bytes as 16 bits."""
+        """The even or the odd bytes, widened to 16 bits."""
         own = self.prefix
         if dtype == "u8":
             if part == "odd":
@@ -187,7 +187,7 @@ SSE = _X86(
 
 
 def _neon_dots(dtype: str) -> tuple[Intrinsic, ...]:
-    """Four products in one instruction, or products of 16 bits that are added in pairs, twice."""
+    """Four products in one instruction, or 16-bit products that are added in pairs, twice."""
     kind, own = ("int", "s") if dtype == "i8" else ("uint", "u")
     a, b = (f"({kind}8x16_t)({name})" for name in ("a", "b"))
     low = f"vpaddlq_{own}16(vmull_{own}8(vget_low_{own}8({a}), vget_low_{own}8({b})))"
@@ -220,7 +220,7 @@ NEON = VectorSet(
     dots={(dtype, dtype): _neon_dots(dtype) for dtype in _BYTES},
 )
 VECTOR_SETS = (AVX512, AVX2, SSE, NEON)
-"""All sets; of those of one width, the preprocessor takes the first that the compiler has."""
+"""All sets; among those of one width, the preprocessor takes the first that the compiler has."""
 
 
 def sets_of(nbytes: int) -> tuple[VectorSet, ...]:
@@ -231,9 +231,9 @@ def sets_of(nbytes: int) -> tuple[VectorSet, ...]:
 def chosen(
     found: Iterable[tuple[str | None, Intrinsic]], defined: Callable[[Intrinsic], list[str]], plain: list[str]
 ) -> list[str]:
-    """Lines of which the preprocessor takes those of the first instruction that there is, else the plain ones.
+    """Lines with which the preprocessor selects the first available instruction, or else the plain lines.
 
-    With each instruction comes the header to include for it, if any.
+    Each instruction comes with the header to include for it, if any.
     """
     lines: list[str] = []
     for header, one in found:

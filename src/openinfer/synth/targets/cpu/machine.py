@@ -15,16 +15,16 @@ _FLAGS = {
     "avx512": ("-mavx512f", "-mavx512vl", "-mavx512bw", "-mavx512dq", "-mavx2", "-mfma", "-mprefer-vector-width=512"),
 }
 _HALVES = {"avx2": ("-mf16c",)}
-"""And where numbers of 16 bits are made floats: all processors with AVX2 have these instructions, too."""
+"""Further flags for converting 16-bit floats: all processors with AVX2 have these instructions, too."""
 _DOT = {"avx512": ("-mavx512vnni",)}
-"""And where it has such instructions for bytes."""
+"""Further flags for dot products of bytes."""
 
 
 @dataclass(frozen=True)
 class CpuMachine:
-    """A processor. ``vector_bits`` of 0 means that there are no vectors: plain loops are printed.
+    """A processor. ``vector_bits`` of 0 means no vectors: plain loops are printed.
 
-    With ``dot`` it adds four products of bytes to a sum in one instruction, of a u8 and an i8 each.
+    With ``dot`` one instruction adds four products of bytes, each of a u8 and an i8, to an accumulator.
     """
 
     isa: str
@@ -35,22 +35,22 @@ class CpuMachine:
     l2: int
     dot: bool = False
     words: bool = False
-    """Whether bytes are multiplied two at a time in registers of 32 bits, where there are no vectors."""
+    """Whether bytes are multiplied two at a time in 32-bit registers, if there are no vectors."""
     index_bits: int = 64
-    """The width of addresses: positions in code need no more, where they are proved to fit."""
+    """The width of addresses: positions in code need no more if they are proved to fit."""
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """What a compiler is told; never more than the processor has, so that the code runs wherever it should."""
+        """Compiler flags, for no more than the processor has, so that the code runs wherever it should."""
         return (*_FLAGS.get(self.isa, ()), *(_DOT.get(self.isa, ()) if self.dot else ()))
 
     @property
     def half_flags(self) -> tuple[str, ...]:
-        """What a compiler is told besides, where there are floats of 16 bits."""
+        """Additional compiler flags for code with 16-bit floats."""
         return _HALVES.get(self.isa, ())
 
     def lanes(self, bits: int) -> int:
-        """How many elements of a number of bits a vector holds; 1 without vectors."""
+        """The number of elements of that many bits in a vector; 1 without vectors."""
         return max(self.vector_bits // bits, 1)
 
 
@@ -60,7 +60,7 @@ def _with(isa: InstructionSet) -> CpuMachine:
 
 GENERIC, AVX2, AVX512, NEON = map(_with, (isas.GENERIC, isas.AVX2, isas.AVX512, isas.NEON))
 CORTEX_M = CpuMachine("cortex-m4", 0, isas.GENERIC.vector_registers, fma=True, l1d=0, l2=0, words=True, index_bits=32)
-"""A microcontroller, which this machine does not run; its code is right everywhere."""
+"""A microcontroller, so not a preset that this machine runs; its code is correct everywhere."""
 PRESETS = {machine.isa: machine for machine in (GENERIC, AVX2, AVX512, NEON)}
 """The presets, by their isa."""
 
@@ -71,12 +71,12 @@ def runnable() -> tuple[CpuMachine, ...]:
 
 
 def host() -> CpuMachine:
-    """The best preset for this machine, with what its processor has beyond that."""
+    """The best preset for this machine, with the additional features of its processor."""
     return replace(runnable()[-1], dot=has_dot())
 
 
 def cpu_machine(arch: DeviceArch) -> CpuMachine:
-    """What generated C may assume of a device; a device that C is not written for has none (E801).
+    """What generated C may assume of a device; raises E801 for a device without a C target.
 
     >>> cpu_machine(DeviceArch.named("x86-avx2")).lanes(32)
     8
@@ -99,12 +99,12 @@ def cpu_machine(arch: DeviceArch) -> CpuMachine:
 
 
 def _given(said: T | None, preset: T) -> T:
-    """What a device file says, else what is known of its instruction set."""
+    """The value from a device file, or else that of its instruction set."""
     return preset if said is None else said
 
 
 def no_target(arch: DeviceArch) -> GraphError:
-    """What is said about a device that nothing writes code for."""
+    """The error for a device that has no target."""
     kind = f"devices of type {arch.device.type!r} with " + (f"the api {arch.api!r}" if arch.api else "no api")
     message = f"there is no target for {arch.title!r}: nothing writes code for {kind}"
     advice = (

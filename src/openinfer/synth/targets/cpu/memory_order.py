@@ -1,7 +1,7 @@
-"""Loops in the order of memory: the innermost one runs over elements that are contiguous in what is stored.
+"""Loops in memory order: the innermost loop stores contiguous elements.
 
-Of loops that are parallel any order is as good, but for caches and vectors. A reduction whose terms are contiguous
-across results, not along them, has its accumulators in memory: it adds to all of them in turn.
+The order of parallel loops only matters to caches and vectors. A reduction whose terms are contiguous across results
+rather than along them keeps its accumulators in memory and adds to all of them in turn.
 """
 
 from collections.abc import Sequence
@@ -37,14 +37,14 @@ from openinfer.synth.targets.cpu.spread import count_of, spread
 
 
 def in_memory_order(kernel: Kernel) -> Kernel:
-    """The kernel with its parallel loops in the order in which they move over what they store."""
+    """The kernel with its parallel loops in the memory order of what they store."""
     taken = {one.name for one in (*kernel.inputs, *kernel.outputs, *kernel.scratch)}
     body = _Order(taken).statements(straightened(kernel.body))
     return replace(kernel, body=body)
 
 
 def jumps(kernel: Kernel) -> int:
-    """How many elements innermost loops touch whose neighbours they do not touch next, in buffers with strides."""
+    """The number of elements that innermost loops access with a non-unit stride, in buffers with strides."""
     return sum(_jumps(one) for one in walk(kernel.body) if isinstance(one, For) and _is_innermost(one))
 
 
@@ -64,7 +64,7 @@ def _jumps(loop: For) -> int:
 
 
 def _step_of(buffer: Buffer, index: Sequence[Scalar], var: ScalarVar) -> int | None:
-    """How far apart an index of a loop moves what is touched; None where that differs."""
+    """The stride of an access along a loop index; None if it is not constant."""
     total = 0
     for part, step in zip(index, buffer.steps, strict=True):
         if var.name in variables(part):
@@ -80,7 +80,7 @@ class _Order:
         self._taken = taken
 
     def statements(self, body: Sequence[Statement]) -> tuple[Statement, ...]:
-        """Statements with their nests in order; those that are no nests, with what is in them."""
+        """Statements with their loop nests reordered, at any depth."""
         return tuple(made for one in body for made in self._ordered(one))
 
     def _ordered(self, statement: Statement) -> tuple[Statement, ...]:
@@ -103,7 +103,7 @@ class _Order:
         return body
 
     def _side_by_side(self, loop: For, body: Sequence[Statement]) -> tuple[Statement, ...] | None:
-        """A loop over results, each with a reduction in it, as a reduction over all of them; None for others."""
+        """A loop over results, each of which is a reduction, as one reduction over all of them; None for others."""
         match tuple(body):
             case (Local() as local, For(kind=LoopKind.SERIAL) as reduction, Store() as store):
                 pass
@@ -133,7 +133,7 @@ class _Order:
         work: tuple[Statement, ...]
         memory: tuple[Statement, ...] = (Alloc(totals),)
         if is_sum and len(loops) > 1:
-            # A sum of partial sums, one for each iteration of the outer loops: none takes in too many terms.
+            # One partial sum for each iteration of the outer loops: no accumulator takes too many terms.
             parts = self._memory(local, loop)
             zero = Const(0, local.var.dtype)
             work = (replace(loops[-1], body=(added(parts),)),)
@@ -161,7 +161,7 @@ def _is_parallel(statement: Statement) -> bool:
 
 
 def _nest(loop: For) -> tuple[list[For], tuple[Statement, ...]]:
-    """A loop and those directly in it, of its kind, with what is in the innermost."""
+    """A perfect nest of loops of the same kind, and the body of the innermost."""
     loops = [loop]
     while len(loops[-1].body) == 1:
         (inner,) = loops[-1].body
@@ -172,7 +172,7 @@ def _nest(loop: For) -> tuple[list[For], tuple[Statement, ...]]:
 
 
 def _stored(body: Sequence[Statement]) -> Affine | None:
-    """Where statements store results, if that is one place that is a sum of indices."""
+    """Where statements store results, if that is a single affine position."""
     stores = [one for one in walk(tuple(body)) if isinstance(one, Store)]
     found = {(one.buffer, one.index) for one in stores if one.buffer.space is not Space.SCRATCH}
     if len(found) != 1:
@@ -186,7 +186,7 @@ def _step(place: Affine, var: ScalarVar) -> int:
 
 
 def _is_across(value: Scalar, loop: For) -> bool:
-    """Whether what is read is contiguous along a loop, wherever it depends on it."""
+    """Whether all loads that depend on a loop are contiguous along it."""
     loads = [part for part in visit(value) if isinstance(part, Load)]
     places = [position(one.buffer, one.index) for one in loads if loop.index.name in variables(*one.index)]
     return bool(places) and all(place is not None and is_same(place.step(loop.index), 1) for place in places)

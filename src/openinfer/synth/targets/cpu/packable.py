@@ -1,4 +1,4 @@
-"""Which factors of contractions can be stored in panels: weights that one kernel reads once, in a known order."""
+"""Finds the factors that can be stored in panels: weights that one kernel reads once, in a known order."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ from openinfer.synth.targets.cpu.quantized import are_half_floats, integers_of
 
 @dataclass(frozen=True)
 class Packable:
-    """Whether a buffer of a contraction can be stored in panels beforehand."""
+    """Whether a buffer of a contraction can be stored in panels ahead of time."""
 
     one: Contraction
     weights: frozenset[str]
     uses: tuple[str, ...]
 
     def __call__(self, buffer: Buffer) -> bool:
-        """Whether a factor is one."""
+        """Whether a factor is packable."""
         one = self.one
         value, index = (one.a_value, one.a_index) if buffer == one.a else (one.b_value, one.b_index)
         if buffer.name not in self.weights or self.uses.count(buffer.name) != 1:
@@ -33,17 +33,17 @@ class Packable:
             return False
         if stored is not None and stored.groups is not None and not all(map(self._is_panel, stored.groups.loads)):
             return False
-        # How many rows the other factor has may be known only while running.
+        # The number of rows of the other factor may only be known at run time.
         return not any(map(is_symbolic, (*(own[name] for name in place.steps), *buffer.shape, *buffer.steps)))
 
     def _is_panel(self, load: Load) -> bool:
-        """Whether scales of groups can be stored in panels, too."""
+        """Whether group scales can be stored in panels, too."""
         name = load.buffer.name
         return name in self.weights and self.uses.count(name) == 1 and position(load.buffer, load.index) is not None
 
 
 def uses_of(body: Sequence[Statement]) -> Iterator[str]:
-    """The names of the buffers that are read, once for each load."""
+    """The names of the buffers that are read, once per load."""
     for statement in walk(tuple(body)):
         for value in scalars(statement):
             yield from (one.buffer.name for one in visit(value) if isinstance(one, Load))

@@ -1,4 +1,4 @@
-"""Weights in the order in which tiles read them."""
+"""Packs weights in the order in which tiles read them."""
 
 from dataclasses import replace
 from math import prod
@@ -16,10 +16,10 @@ def in_panels(
     lanes: int = 0,
     group: int = 1,
 ) -> Packing:
-    """``[outside indices..., panel, inner index, column in the panel]``; columns behind the last one are 0.
+    """``[outside indices..., panel, inner index, column in the panel]``; columns past the last one are 0.
 
-    With ``lanes`` the elements of two vectors of that many lanes alternate: those of 4 bits share bytes then. With
-    ``group`` that many inner indices are contiguous for each column, and those behind the last are 0.
+    With ``lanes`` the elements of two vectors of that many lanes alternate, so that 4-bit elements share bytes. With
+    ``group`` that many inner indices are contiguous for each column, and those past the last are 0.
 
     >>> import numpy as np
     >>> in_panels(0, (), ((2, 1),), ((3, 2),), 2).packed(np.arange(6)).tolist()
@@ -45,7 +45,7 @@ def in_panels(
 
 
 def crossed(packing: Packing) -> Packing:
-    """Panels with groups of four, of which those of each are in the order 0, 2, 1, 3."""
+    """Panels with groups of four, with the elements of each group in the order 0, 2, 1, 3."""
     *others, (*columns, group) = packing.axes
     axes = (*others, (*columns, Digit(group.index, 2, group.weight), Digit(group.index, 2, 2 * group.weight)))
     return replace(packing, axes=axes, words=f"{packing.words} in the order 0, 2, 1, 3")

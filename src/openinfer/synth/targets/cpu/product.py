@@ -1,7 +1,7 @@
-"""Contractions as products of matrices: which indices are rows, which columns, and which run outside.
+"""Contractions as matrix products: which indices are rows, which are columns, and which run outside.
 
-Columns are contiguous in the result: they are what vectors hold. Several indices run as one where they do so in
-every buffer that is read or written in place.
+Columns are contiguous in the result: they are what vectors hold. Several indices fuse into one where they are
+contiguous in every buffer that is read or written in place.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,14 +17,14 @@ from openinfer.synth.targets.cpu.tile import CpuTile
 
 @dataclass(frozen=True)
 class FusedAxis:
-    """Indices that run as one, the last fastest; without any, the extent is 1."""
+    """Indices fused into one, the last fastest; without any, the extent is 1."""
 
     vars: tuple[ScalarVar, ...]
     extents: tuple[int, ...]
 
     @property
     def extent(self) -> int:
-        """How many positions there are."""
+        """The number of positions."""
         count = 1
         for extent in self.extents:
             count = extent * count
@@ -47,7 +47,7 @@ class FusedAxis:
 
 @dataclass(frozen=True)
 class Factor:
-    """One side of the product: its value as the sum takes it, and its position where it can be read in place."""
+    """One side of the product: the value the sum takes, and its position if it can be read in place."""
 
     buffer: Buffer
     value: Scalar
@@ -72,7 +72,7 @@ class Product:
 
 
 def without_single(one: Contraction) -> Contraction:
-    """The contraction without indices that have one position only."""
+    """The contraction without single-iteration indices."""
     gone = {
         var
         for var, extent in zip((*one.free, *one.bound), (*one.extents, *one.reduced), strict=True)
@@ -94,28 +94,28 @@ def without_single(one: Contraction) -> Contraction:
 
 
 def product_of(one: Contraction, is_panels: Callable[[Buffer], bool]) -> Product | None:
-    """The product that a contraction is, or None. Columns that are in panels, or can be, are not read as they lie."""
+    """The matrix product a contraction is, or None. Columns that are or can be in panels are not read in place."""
     return _Finder(one, is_panels).run()
 
 
 def transposed_product_of(one: Contraction) -> Product | None:
-    """The product whose columns are those of the second factor although its rows are contiguous in the result.
+    """The product whose columns come from the second factor although its rows are contiguous in the result.
 
-    The first factor is read where it lies; its inner indices need not run as one.
+    The first factor is read in place; its inner indices need not fuse.
     """
     return _Finder(one, lambda _: True).run_windows(0)
 
 
 def window_product_of(one: Contraction) -> Product | None:
-    """The product whose rows are windows on the first factor, read where it lies: inner indices need not run as one.
+    """The product whose rows are windows on the first factor, read in place: inner indices need not fuse.
 
-    Its columns, those of the second factor, are contiguous in the result.
+    Its columns, from the second factor, are contiguous in the result.
     """
     return _Finder(one, lambda _: True).run_windows(1)
 
 
 def tiled_product(one: Contraction, tile: CpuTile) -> Product:
-    """The product of a contraction that has a tile."""
+    """The product of a tiled contraction."""
     if tile.has_windows:
         found = window_product_of(one)
     else:
@@ -166,7 +166,7 @@ class _Finder:
         )
 
     def run_windows(self, contiguous: int) -> Product | None:
-        """The product with rows on the first factor; an index of the given factor is contiguous in the result."""
+        """The product with rows on the first factor; the given factor has the index contiguous in the result."""
         one = self._one
         out, place = position(one.out, one.out_index), position(one.a, one.a_index)
         columns = [var for var in one.free if self._side(var) == 1]
@@ -190,12 +190,12 @@ class _Finder:
         )
 
     def _side(self, var: ScalarVar) -> int | None:
-        """The factor that alone depends on a free index."""
+        """The only factor that depends on a free index; None if both or neither do."""
         inside = [number for number in (0, 1) if var.name in self._names[number]]
         return inside[0] if len(inside) == 1 else None
 
     def _valid_side(self, columns: int) -> int | None:
-        """The factor that stands for 0 where a term does not count; -1 where all do, None where no factor knows."""
+        """The factor that becomes 0 where a term is invalid; -1 if all are valid, None if no factor can tell."""
         if self._one.valid is None:
             return -1
         used = variables(self._one.valid) & {var.name for var in self._extents}
@@ -219,7 +219,7 @@ class _Finder:
         return Factor(buffer, value, place)
 
     def _epilogue_maps(self) -> list[Affine | None]:
-        """Where the epilogue reads; None keeps indices apart that it uses for something else."""
+        """The positions the epilogue reads; an index used in any other way gets a map that keeps it from fusing."""
         maps: list[Affine | None] = []
         stack: list[Scalar] = [self._one.epilogue]
         loose: set[str] = set()
@@ -234,11 +234,11 @@ class _Finder:
             elif isinstance(value, ScalarVar):
                 loose.add(value.name)
             stack.extend(children(value))
-        # A step of its own makes an index one that nothing can run on into.
+        # No other index fuses with one that alone has a stride.
         return [*maps, *(Affine(0, {name: 1}) for name in loose if any(var.name == name for var in self._one.free))]
 
     def _grown(self, last: ScalarVar, side: int, maps: Sequence[Affine | None]) -> FusedAxis:
-        """An index and those that it can run on into."""
+        """An index, fused with the slower ones that it is contiguous with."""
         known = [one for one in maps if one is not None]
         found = [last]
         again = True
@@ -255,7 +255,7 @@ class _Finder:
 
 
 def _is_one(place: Affine, vars_: Sequence[ScalarVar], extents: Sequence[int]) -> bool:
-    """Whether indices run as one in a position."""
+    """Whether indices fuse into one in a position."""
     return all(
         is_same(place.step(outer), place.step(inner) * extent)
         for outer, inner, extent in zip(vars_, vars_[1:], extents[1:], strict=False)
@@ -263,7 +263,7 @@ def _is_one(place: Affine, vars_: Sequence[ScalarVar], extents: Sequence[int]) -
 
 
 def as_one(value: Scalar, axis: FusedAxis, flat: Scalar) -> Scalar:
-    """An expression in which an axis is one index: the slower ones stay at 0 while the fastest runs on."""
+    """An expression over a fused axis: its fastest index becomes ``flat``, the slower ones become 0."""
     places: dict[ScalarVar, Scalar] = dict.fromkeys(axis.vars, Const(0, INDEX))
     if axis.last is not None:
         places[axis.last] = flat

@@ -1,7 +1,7 @@
-"""Factors of contractions that are stored in few bits: integers, or floats of 16 bits.
+"""Factors of contractions that are stored in few bits: integers, or 16-bit floats.
 
-Integers stand for ``(integer - zero) * scale``, both the same along the sum. What does not change while a sum is taken
-need not be multiplied in there: the scale goes to the result.
+Integers stand for ``(integer - zero) * scale``, with ``zero`` and ``scale`` constant along the sum. An invariant factor
+need not be multiplied inside the sum: the scale moves to the result.
 """
 
 from dataclasses import dataclass, replace
@@ -13,35 +13,35 @@ from openinfer.loops.ir import ACCUMULATOR, Binary, Buffer, Cast, Contraction, L
 from openinfer.loops.rewrite import changed
 
 STORED = ("i8", "u8", "i4", "u4")
-"""What can be in panels as it is: converted where it is multiplied."""
+"""Integers that panels can store unchanged: they are converted where they are multiplied."""
 HALVES = ("f16", "bf16")
-"""Floats that can be in panels as they are, in the same way."""
+"""Floats that panels can store unchanged, in the same way."""
 SCALES = ("f32", "f16")
-"""What scales of groups may be stored in to be read by vectors."""
+"""The dtypes of group scales that vectors can load."""
 LEAST = 32
-"""The least number of products: with fewer, the moved roundings would be more than a sum may lose."""
+"""The least number of products: with fewer, the moved roundings would exceed the error bound of a sum."""
 
 
 @dataclass(frozen=True)
 class GroupScales:
-    """What integers are multiplied with, and what is then added: the same for all terms of a group."""
+    """The scale of integers and the offset that is then added: both are the same for all terms of a group."""
 
     size: int
-    """The terms of a group."""
+    """The number of terms in a group."""
     scale: Load
     offset: Load | None
 
     @property
     def loads(self) -> tuple[Load, ...]:
-        """Both, or the scale."""
+        """The scale, and the offset if there is one."""
         return (self.scale,) if self.offset is None else (self.scale, self.offset)
 
 
 @dataclass(frozen=True)
 class Integers:
-    """A factor that is a stored integer less a number that depends on the free indices only, or on none.
+    """A factor that is a stored integer minus a value that depends on no index or only on free indices.
 
-    With ``groups`` it is multiplied with a number that changes from group to group along the sum.
+    With ``groups`` it is multiplied with a value that changes from group to group along the sum.
     """
 
     zero: Scalar | None
@@ -49,13 +49,13 @@ class Integers:
 
 
 def are_half_floats(one: Contraction, buffer: Buffer) -> bool:
-    """Whether a factor is floats of 16 bits, as they are stored, beside sums of 32."""
+    """Whether a factor is unconverted 16-bit floats, with 32-bit accumulators."""
     value = one.a_value if buffer == one.a else one.b_value
     return value is None and buffer.dtype.name in HALVES and one.accumulator.name == "f32"
 
 
 def factored(one: Contraction) -> Contraction:
-    """The contraction with the scales of its factors in the epilogue, where that is allowed."""
+    """The contraction with the scales of its factors moved to the epilogue, where that is allowed."""
     if one.accumulator.name != "f32" or not one.reduced or prod(map(int, one.reduced)) < LEAST:
         return one
     for is_a in (True, False):
@@ -70,7 +70,7 @@ def factored(one: Contraction) -> Contraction:
 
 
 def integers_of(one: Contraction, buffer: Buffer) -> Integers | None:
-    """What a factor is, if it is such integers."""
+    """A factor as stored integers; None if it is something else."""
     value = one.a_value if buffer == one.a else one.b_value
     if (
         value is None
@@ -92,7 +92,7 @@ def integers_of(one: Contraction, buffer: Buffer) -> Integers | None:
 
 
 def _in_groups(value: Scalar, one: Contraction) -> tuple[Scalar, GroupScales] | None:
-    """An integer and its scales, where these change with the first of two inner indices only."""
+    """An integer and its scales, if these change only with the first of two inner indices."""
     offset: Scalar | None = None
     match value:
         case Binary("add", Binary("mul", number, scale), offset):

@@ -1,4 +1,4 @@
-"""Kernels that put every element where it was: another shape of the same elements needs no code, and no memory."""
+"""Removes kernels that keep every element in place: a reshape needs no code and no memory."""
 
 from dataclasses import dataclass
 
@@ -11,8 +11,8 @@ from openinfer.ops import Array
 from openinfer.synth.program.ir import KernelStep, Move, Program, Step, Value
 
 _MOST = 1 << 16
-"""The most elements whose places are compared one by one."""
-_MEANINGS = {
+"""The most elements whose positions are compared one by one."""
+_OPERATIONS = {
     "add": np.add,
     "sub": np.subtract,
     "mul": np.multiply,
@@ -21,15 +21,15 @@ _MEANINGS = {
     "min": np.minimum,
     "max": np.maximum,
 }
-"""What operations on positions do; divisions of and by those that are not negative."""
+"""Operations on positions; divisions need a non-negative dividend and a positive divisor."""
 
 
 @dataclass(frozen=True)
 class FreeReshapes:
-    """The pass: such kernels become moves, whose sides share memory wherever they can."""
+    """The pass: such kernels become moves, whose operands share memory wherever they can."""
 
     def run(self, program: Program) -> Program:
-        """The program without them."""
+        """The program without such kernels."""
         return program.map_kernels(lambda step: (_step(step),))
 
 
@@ -43,7 +43,7 @@ def _step(step: KernelStep) -> Step:
 
 
 def keeps_places(kernel: Kernel) -> bool:
-    """Whether a kernel stores every element of its input, unchanged, at the position at which it lies there."""
+    """Whether a kernel stores every element of its input, unchanged, at its position in the input."""
     (source,), (target,) = kernel.inputs, kernel.outputs
     if any(isinstance(extent, Dim) for extent in (*source.shape, *target.shape)) or source.dtype is not target.dtype:
         return False
@@ -56,7 +56,7 @@ def keeps_places(kernel: Kernel) -> bool:
 
 
 def _copied(kernel: Kernel) -> tuple[Array, Array] | None:
-    """Where elements are stored, and where each was; None where a kernel does anything else."""
+    """The positions of stored elements, and where each is loaded from; None if a kernel does anything else."""
     body, known = straightened(kernel.body), dict[str, Array]()
     loops: list[For] = []
     while len(body) == 1 and isinstance(body[0], For):
@@ -93,10 +93,10 @@ def _value(value: Scalar, known: dict[str, Array]) -> Array | None:
             return np.asarray(int(number))
         case ScalarVar(name):
             return known.get(name)
-        case Binary(op, left, right) if op in _MEANINGS:
+        case Binary(op, left, right) if op in _OPERATIONS:
             one, other = _value(left, known), _value(right, known)
             if one is None or other is None or (op in ("div", "rem") and min(one.min(), other.min() - 1) < 0):
                 return None
-            return _MEANINGS[op](one, other)
+            return _OPERATIONS[op](one, other)
         case _:
             return None

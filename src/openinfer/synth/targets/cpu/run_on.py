@@ -1,6 +1,7 @@
-"""Indices that run on: ``x[at / 5, at % 5]`` is ``x[0, at]`` in memory, where rows of 5 lie one after the other.
+"""Linearizes indices of contiguous rows: with rows of 5, ``x[at / 5, at % 5]`` is ``x[0, at]`` in memory.
 
-Code is printed so; what means something else to the interpreter is made here, after everything was verified.
+Such indices are only printed: they mean something else to the interpreter, so they are created here, after all
+verification.
 """
 
 from collections.abc import Sequence
@@ -27,12 +28,12 @@ from openinfer.loops.rewrite import changed, changed_statements, map_statements,
 
 
 def run_on(body: tuple[Statement, ...]) -> tuple[Statement, ...]:
-    """Statements whose loads and stores compute no more of a position than they must; contractions stay as they are."""
+    """Statements with linearized indices in loads and stores where possible; contractions stay as they are."""
     return map_statements(body, lambda one: (one if isinstance(one, Contraction | Structure) else _changed(one),))
 
 
 def loops_as_one(outer: For, inner: For, rows: int, columns: int) -> For | None:
-    """Two loops, of which the inner one is all that the outer one does, as one; None where rows do not run on."""
+    """A perfect nest of two loops as one loop; None if the rows are not contiguous."""
     places = {outer.index: inner.index // Const(columns, INDEX), inner.index: inner.index % Const(columns, INDEX)}
     body = changed_statements(inner.body, lambda part: places.get(part) if isinstance(part, ScalarVar) else None)
     parts = (part for one in walk(run_on(body)) for value in scalars(one) for part in visit(value))

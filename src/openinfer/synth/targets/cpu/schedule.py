@@ -1,4 +1,4 @@
-"""Which contractions are computed in tiles, and which weights are stored in panels for it."""
+"""Schedules contractions: which are computed in tiles, and which weights are stored in panels for them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -51,26 +51,26 @@ from openinfer.synth.targets.cpu.word_taps import word_taps_of
 from openinfer.synth.targets.cpu.words import worded
 
 _LEAST = 512
-"""Contractions of fewer products are plain loops: nothing is gained by tiles."""
+"""Contractions of fewer products stay plain loops: tiles gain nothing."""
 _PACKED_FROM = 32
-"""From this many rows on, it pays to copy a panel of columns that could be read in place."""
+"""With at least this many rows, copying a panel of columns that could be read in place pays off."""
 _LANES_FROM = 32
 """Reductions of at least this many values run in lanes, which are combined at the end."""
 _FEW_ROWS = 4
-"""Up to this many rows, a copy does not pay."""
+"""Up to this many rows, a copy does not pay off."""
 _PAGE = 4096
-"""Rows with this stride, in bytes, share a set of the L1 cache, which has no room for all rows of a tile then."""
-_MINDED_FROM = 4
-"""Rows are copied for at least this many panels; for fewer, copying costs more."""
+"""Rows with this stride, in bytes, map to the same L1 set, which cannot hold all rows of a tile."""
+_LEAST_PANELS = 4
+"""Rows that collide are copied for at least this many panels; for fewer, copying costs more."""
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """The pass: contractions get tiles, weights are packed for them."""
+    """The pass: contractions get tiles, and weights are packed for them."""
 
     target: CpuMachine
     choose: ChooseTile = by_rule
-    """Tiles that were measured to be the best; where it knows none, rules decide."""
+    """Tiles that measured best; where there is none, rules decide."""
 
     def run(self, program: Program) -> Program:
         """The program with scheduled kernels."""
@@ -106,9 +106,9 @@ def scheduled(
     finite: frozenset[str] | None = None,
     choose: ChooseTile = by_rule,
 ) -> tuple[Kernel, dict[str, Packing]]:
-    """A kernel with tiles for its contractions, and how the weights among its inputs, by name, must be packed.
+    """A kernel with tiles for its contractions, and the packings of the weights among its inputs, by name.
 
-    ``finite`` are the inputs without infinities and NaN, None meaning all weights.
+    ``finite`` names the inputs without infinities and NaN; None means all weights.
     """
     planner = _Planner(kernel, target, weights, weights if finite is None else finite, choose)
     body = straightened(kernel.body)
@@ -127,7 +127,7 @@ class _Planner:
         self._finite = finite
         self._uses = list(uses_of(kernel.body))
         self._needed: list[Buffer] = []
-        """Memory that is not yet allocated."""
+        """Scratch memory that is not yet allocated."""
         self._allocated = 0
         self.packings: dict[str, Packing] = {}
         self.panels: dict[str, Buffer] = {}
@@ -152,7 +152,7 @@ class _Planner:
         return (self._statement(statement),)
 
     def _with_memory(self, *statements: Statement) -> tuple[Statement, ...]:
-        """Statements behind the allocation of what they need."""
+        """The pending allocations, followed by the statements that need them."""
         memory, self._needed = self._needed, []
         return (*map(Alloc, memory), *statements)
 
@@ -161,7 +161,7 @@ class _Planner:
         return replace(made, bind=Bind.LANES) if isinstance(made, For) and _has_lanes(made) else made
 
     def _in_bands(self, statement: Contraction) -> tuple[Statement, ...] | None:
-        """A convolution with channels as columns, where that takes less time."""
+        """A convolution with channels as columns, if that is faster."""
         one = _ordered(without_single(statement), self._weights)
         is_plain = (one.b_value is None and one.b.dtype is one.accumulator) or are_half_floats(one, one.b)
         if not self._has_tiles(one) or not is_plain or not self._packable(one)(one.b):
@@ -173,7 +173,7 @@ class _Planner:
             return None
         found = windows_of(one, usual, self._target, self._choose)
         if found is None and usual.left.place is None:
-            # Its rows would be copied once for every position in a window.
+            # Its rows would be copied once per tap.
             found = row_windows_of(without_single(statement), self._target)
         if found is None:
             return None
@@ -183,7 +183,7 @@ class _Planner:
         return found.around(*self._with_memory(*copy, self._with_panels(inner, product, found.tile)))
 
     def _by_taps(self, statement: Contraction, find: FindTaps) -> tuple[Statement, ...] | None:
-        """A convolution in groups, or of few channels, with windows as lists of offsets."""
+        """A grouped or few-channel convolution, with windows as offset lists."""
         one = without_single(statement)
         is_finite = one.valid is None or one.b.name in self._finite
         found = find(one, self._target) if self._has_tiles(one) and is_finite else None
@@ -193,7 +193,7 @@ class _Planner:
         return found.around(*self._with_memory(*found.over(plane, sums)))
 
     def _by_channels(self, statement: Contraction) -> tuple[Statement, ...] | None:
-        """A depthwise convolution whose channels are contiguous."""
+        """A depthwise convolution with contiguous channels."""
         one = without_single(statement)
         found = channel_windows_of(one, self._target) if self._has_tiles(one) else None
         if found is None or not self._packable(one)(one.b) or (found.is_edged and one.b.name not in self._finite):
@@ -205,7 +205,7 @@ class _Planner:
         return self._with_memory(*found.over(panels, zeros))
 
     def _by_byte_taps(self, statement: Contraction) -> tuple[Statement, ...] | None:
-        """The same for bytes, with windows as lists of groups of four."""
+        """A convolution of bytes, with windows as offset lists of groups of four."""
         one = without_single(statement)
         found = byte_windows_of(one, self._target) if self._has_tiles(one) and self._packable(one)(one.b) else None
         if found is None or prod(one.extents) * prod(one.reduced) < _LEAST:
@@ -219,7 +219,7 @@ class _Planner:
         return found.around(*self._with_memory(*found.over(panels, quads, sums, made)))
 
     def _has_tiles(self, one: Contraction) -> bool:
-        """Whether a contraction is of the kind that can be computed in tiles."""
+        """Whether a contraction is of a kind that can be tiled."""
         extents = (*one.extents, *one.reduced)
         is_empty = any(not extent and not is_symbolic(extent) for extent in extents)
         is_float = one.accumulator.name in ("f32", "f64")
@@ -239,7 +239,7 @@ class _Planner:
             return statement
         if are_bytes(one):
             return self._in_groups(one, product)
-        # In a tile, terms that do not count are zeros times the other factor: infinities would make them NaN.
+        # In a tile, invalid terms are zeros times the other factor: infinities would turn them into NaN.
         other = _other_than_zero(one, product)
         if other is not None and other.dtype.kind == "float" and other.name not in self._finite:
             return statement
@@ -249,12 +249,12 @@ class _Planner:
         return replace(one, template=self._with_scratch(one, product, tile))
 
     def _in_groups(self, one: Contraction, product: Product) -> Contraction:
-        """The same for bytes, which are multiplied in groups of four."""
+        """A contraction of bytes that are multiplied in groups of four."""
         if is_symbolic(product.inner.extent):
             return one
         if not self._target.vector_bits:
             return self._in_words(one, product)
-        # Without an instruction for it, each vector of bytes becomes two of products.
+        # Without a dot product instruction, each vector of bytes is widened to two vectors of products.
         spare = 0 if self._target.dot else 4
         target = replace(self._target, vector_registers=self._target.vector_registers - spare)
         lanes = target.lanes(one.accumulator.bits)
@@ -268,7 +268,7 @@ class _Planner:
         return found.contraction
 
     def _in_words(self, one: Contraction, product: Product) -> Contraction:
-        """The same for bytes that are multiplied in pairs."""
+        """A contraction of bytes that are multiplied in pairs."""
         found = worded(one, product, self._packable(one), self._allocated)
         if found is None:
             return one
@@ -279,7 +279,7 @@ class _Planner:
         return found.contraction
 
     def _tile(self, one: Contraction, product: Product, *, has_panels: bool) -> CpuTile:
-        """The tile that was measured to be the best, or else the one that rules choose."""
+        """The tile that measured best, or else the one that the rules choose."""
         lanes = self._target.lanes(one.accumulator.bits)
         lies, copies = product.right.place is not None, product.rows.extent >= _PACKED_FROM
         shape = shape_of(one, product, has_panels=has_panels)
@@ -288,15 +288,15 @@ class _Planner:
             copies = copies if choice.copies is None else choice.copies
             tile = CpuTile(choice.rows, choice.vectors * lanes, lanes, wanted=choice.divided, gain=choice.gain)
             return replace(tile, has_panels=has_panels, is_direct=lies and not copies)
-        # Vectors of 4-bit integers lie in pairs.
+        # Vectors of 4-bit integers are stored in pairs.
         pairs = has_panels and product.right.buffer.dtype.bits < 8
         rows, vectors = tile_shapes(product.rows.extent, product.columns.extent, lanes, self._target, pairs=pairs)[0]
         return CpuTile(rows, vectors * lanes, lanes, has_panels=has_panels, is_direct=lies and not copies)
 
     def _is_read_along(self, one: Contraction) -> bool:
-        """Whether a few sums are taken over a factor that lies along them and must be converted, as integer weights.
+        """Whether a few rows of sums run along contiguous elements that must be converted, such as integer weights.
 
-        That is done best where each element is read, which happens once.
+        Each element is read only once, so it is best converted where it is read.
         """
         if one.accumulator.name not in ("f32", "f64") or len(one.bound) != 1 or one.reduced[0] < _LANES_FROM:
             return False
@@ -324,7 +324,7 @@ class _Planner:
         return made
 
     def _with_scratch(self, one: Contraction, product: Product, tile: CpuTile) -> CpuTile:
-        """The tile with memory for the factors that cannot be read where they lie, or should not be."""
+        """The tile with memory for the factors that cannot, or should not, be read in place."""
         depth, columns = product.inner.extent, product.columns.extent
         right = product.right
         is_converted = right.buffer.dtype is not one.accumulator and not are_half_floats(one, right.buffer)
@@ -348,7 +348,7 @@ class _Planner:
         return (
             not tile.reads_windows
             and product.rows.extent >= _PACKED_FROM
-            and panels >= _MINDED_FROM
+            and panels >= _LEAST_PANELS
             and _collides(product.left.step(product.rows), one)
         )
 
@@ -388,7 +388,7 @@ class _Planner:
         return replace(found, template=self._with_scratch(found, product, tile))
 
     def _scales(self, one: Contraction, product: Product, tile: CpuTile, load: Load) -> Load:
-        """The scales or offsets of groups in panels like those of the integers, a row for each group."""
+        """The scales or offsets of groups, in panels like those of the integers, with a row per group."""
         place = position(load.buffer, load.index)
         assert place is not None
         outside, groups = product.outside.used_by(place), FusedAxis(one.bound[:1], one.reduced[:1])
@@ -403,24 +403,24 @@ class _Planner:
 
 
 def _is_large(product: Product) -> bool:
-    """Whether tiles gain anything."""
+    """Whether tiling pays off."""
     return product.rows.extent * product.columns.extent * product.inner.extent >= _LEAST
 
 
 def _many(rows: int) -> bool:
-    """Whether it pays to convert a panel once for all tiles of rows."""
+    """Whether converting a panel once for all tiles of rows pays off."""
     return is_symbolic(rows) or rows > 2 * _FEW_ROWS
 
 
 def _has_lanes(loop: For) -> bool:
-    """Whether a loop reduces enough values for lanes to pay."""
+    """Whether a loop reduces enough values for lanes to pay off."""
     extent = loop.extent.value if isinstance(loop.extent, Const) else 0
     is_long = extent >= _LANES_FROM or isinstance(extent, Dim)
     return loop.kind is LoopKind.SERIAL and loop.bind is None and is_long and bool(reductions(loop))
 
 
 def _as_one_loop(statement: Statement) -> Statement:
-    """Two loops that reduce rows of a plane, none of which is long enough for lanes, as one over the plane."""
+    """A nest of two loops that reduces the rows of a plane, each too short for lanes, as one loop over the plane."""
     match statement:
         case For(extent=Const(value=int(rows)), body=(For(extent=Const(value=int(columns))) as row,)) if (
             statement.kind is row.kind is LoopKind.SERIAL and statement.bind is row.bind is None
@@ -435,12 +435,12 @@ def _as_one_loop(statement: Statement) -> Statement:
 
 
 def _collides(step: int, one: Contraction) -> bool:
-    """Whether elements at a stride fall into the same set of a cache."""
+    """Whether elements at a stride map to the same cache set."""
     return step > 0 and step * one.accumulator.bits // 8 % _PAGE == 0
 
 
 def _ordered(one: Contraction, weights: frozenset[str]) -> Contraction:
-    """The contraction with the order of its inner indices in which a factor that is not packed beforehand lies."""
+    """The contraction with its inner indices in the memory order of a factor that is not packed ahead of time."""
     if len(one.bound) < 2:
         return one
     places = [position(one.a, one.a_index), position(one.b, one.b_index)]
@@ -455,7 +455,7 @@ def _ordered(one: Contraction, weights: frozenset[str]) -> Contraction:
 
 
 def _other_than_zero(one: Contraction, product: Product) -> Buffer | None:
-    """The factor that meets zeros where terms do not count; None where all count."""
+    """The factor that is multiplied by zeros where terms are invalid; None if all are valid."""
     if one.valid is None:
         return None
     left = product.left.value

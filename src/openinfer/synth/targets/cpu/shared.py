@@ -1,7 +1,7 @@
-"""Weights that one kernel reads in panels and another by rows are stored once, in panels.
+"""Stores weights once, in panels, if one kernel reads them in panels and another by rows.
 
-The table of embeddings is the last matrix of many language models. A lookup reads a row of it, a product all of it: the
-panels of the product serve both, and the rows are not kept beside them.
+In many language models the embedding table is also the last matrix. A lookup reads a row of it, a product all of it:
+the panels of the product serve both, and no second copy in rows is kept.
 """
 
 from collections.abc import Mapping
@@ -15,12 +15,12 @@ from openinfer.synth.program.packing import Digit, Packing, Strides
 from openinfer.synth.targets.cpu.quantized import HALVES
 
 _Tensors = tuple[tuple[str, ...], str]
-"""The tensors of an operand, and which part of them."""
+"""The tensors of an operand, and which part of them it is."""
 
 
 @dataclass(frozen=True)
 class SharePanels:
-    """The pass: lookups read the panels of products, where groups have scales of their own, or floats have 16 bits."""
+    """The pass: lookups read the panels of products, for group-quantized weights and 16-bit floats."""
 
     def run(self, program: Program) -> Program:
         """The program with each such tensor stored once."""
@@ -29,7 +29,7 @@ class SharePanels:
 
 
 def _panels(program: Program) -> Mapping[_Tensors, Packing]:
-    """How products have stored tensors of few bits; scales of those that are quantized in groups lie in panels, too."""
+    """The packings of low-bit tensors in products; the scales of group-quantized ones are in panels, too."""
     found: dict[_Tensors, Packing] = {}
     for step in program.steps():
         if isinstance(step, KernelStep):
@@ -69,12 +69,12 @@ def _call(step: KernelStep, panels: Mapping[_Tensors, Packing]) -> KernelStep:
 
 
 def _reads_elements(kernel: Kernel) -> bool:
-    """Whether a kernel reads one element at a time, wherever it reads."""
+    """Whether all reads of a kernel are of single elements."""
     return not any(isinstance(one, Contraction | Structure | WideLoad) for one in walk(kernel.body))
 
 
 def _are_places(buffer: Buffer, packing: Packing) -> bool:
-    """Whether each index of a packing is one axis of a tensor, so that an element's place follows from its indices."""
+    """Whether each index of a packing is one axis of the tensor, so that indices determine an element's position."""
     axes, indices = _axes(buffer), [_joined(one) for one in packing.indices]
     return not packing.first and not packing.flip and sorted(indices) == sorted(axes) and len(set(axes)) == len(axes)
 
@@ -84,7 +84,7 @@ def _axes(buffer: Buffer) -> list[Strides]:
 
 
 def _joined(strides: Strides) -> Strides:
-    """Several axes that lie in memory as one does, as this one."""
+    """The strides, with axes merged that are contiguous in memory."""
     found: list[tuple[int, int]] = []
     for extent, step in strides:
         if found and found[-1][1] == extent * step:

@@ -1,7 +1,7 @@
-"""A parallel loop moved into everything it does: what one iteration keeps in a variable, all keep in an array.
+"""Loop distribution: moves a parallel loop into its body, and expands the variables of an iteration to arrays.
 
-Iterations are independent, so each statement may run for all of them before the next one does. What they read and write
-at neighbouring places is then in the innermost loops, whatever loops there are in between.
+Iterations are independent, so each statement may run for all of them before the next one does. Contiguous elements are
+then accessed in the innermost loops, whatever loops are in between.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,11 +35,11 @@ from openinfer.loops.rewrite import changed, with_scalars
 
 
 class _CannotError(Exception):
-    """Some statement needs to know the iteration before it runs."""
+    """The loop cannot be distributed over some statement."""
 
 
 def spread(loop: For, taken: set[str]) -> tuple[Statement, ...] | None:
-    """The body of a loop with the loop in it; None where that cannot be. New names are added to those taken."""
+    """The body of a loop with the loop distributed into it, or None if it cannot be. Adds new names to ``taken``."""
     count = count_of(loop)
     own = _Spread(replace(loop, body=()), count, taken)
     try:
@@ -49,7 +49,7 @@ def spread(loop: For, taken: set[str]) -> tuple[Statement, ...] | None:
 
 
 def count_of(loop: For) -> int:
-    """How many iterations a loop has, or 0 if only a run knows that."""
+    """The trip count of a loop, or 0 if it is only known at run time."""
     extent = loop.extent.value if isinstance(loop.extent, Const) else 0
     return 0 if isinstance(extent, Dim) else int(extent)
 
@@ -60,16 +60,16 @@ class _Spread:
     count: int
     taken: set[str]
     arrays: dict[ScalarVar, Buffer] = field(default_factory=dict)
-    """Variables that each iteration has for itself."""
+    """The arrays for variables of an iteration."""
     added: dict[ScalarVar, int] = field(default_factory=dict)
-    """How many iterations were around such a variable when it got its first value."""
+    """The trip count of the loops around the initialization of such a variable."""
     named: set[ScalarVar] = field(default_factory=set)
-    """Names for values that may differ between iterations."""
+    """Names of values that may differ between iterations."""
     wider: dict[Buffer, Buffer] = field(default_factory=dict)
-    """Memory that each iteration has for itself."""
+    """The buffers for memory of an iteration, with the iteration as an additional axis."""
 
     def statements(self, body: Sequence[Statement], around: int) -> tuple[Statement, ...]:
-        """Statements inside loops of ``around`` iterations, each for all iterations of the loop."""
+        """Statements inside loops of ``around`` iterations, with the loop distributed over them."""
         found: list[Statement] = []
         run: list[Statement] = []
         for at, one in enumerate(body):
@@ -82,7 +82,7 @@ class _Spread:
         return (*found, *self._closed(run, ()))
 
     def _closed(self, run: list[Statement], rest: Sequence[Statement]) -> tuple[Statement, ...]:
-        """Simple statements as one loop; what they name must not be used behind it."""
+        """A run of simple statements as one loop; the rest must not use the names it defines."""
         if not run:
             return ()
         named = {one.var.name for one in run if isinstance(one, Let)}
@@ -100,7 +100,7 @@ class _Spread:
                 return False
 
     def _own(self, one: Statement, around: int, before: list[Statement]) -> Iterator[Statement]:
-        """A simple statement of one iteration; memory, and names that all iterations share, come before the loop."""
+        """A simple statement of one iteration; hoists allocations and loop-invariant names to ``before``."""
         match one:
             case Alloc(buffer):
                 self.wider[buffer] = replace(
@@ -119,7 +119,7 @@ class _Spread:
                 yield Store(made, (self.loop.index,), self._value(value))
             case SetLocal(var, value):
                 if isinstance(value, Binary) and value.op == "add" and around > BLOCK * self.added.get(var, 1):
-                    raise _CannotError  # A sum of so many terms is one of partial sums.
+                    raise _CannotError  # A sum of this many terms needs partial sums.
                 yield Store(self.arrays[var], (self.loop.index,), self._value(value))
             case Store(buffer=buffer, index=index, value=value) if buffer in self.wider:
                 places = (*map(self._value, index), self.loop.index)

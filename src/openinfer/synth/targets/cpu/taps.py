@@ -1,9 +1,9 @@
-"""Convolutions in groups, of one channel each above all: windows are lists of offsets, and nothing is copied for them.
+"""Grouped convolutions, above all depthwise ones: windows are offset lists, without a copy per window.
 
-What the windows of a group see is copied once, with zeros around it, so that every window has the same offsets. Where
-windows move by more than one position, even and odd positions (in general, those of each remainder) lie apart, so that
-neighbouring windows see neighbours. Rows then run on into each other: sums are over whole planes, however narrow these
-are, and those that no window has are left out when results are stored.
+The input of a group is copied once, with zeros around it, so that every window has the same offsets. With a stride
+above one, even and odd positions (in general, those of each phase) are stored separately, so that adjacent windows read
+adjacent elements. Rows are then contiguous: sums run over whole planes, however narrow these are, and those that belong
+to no window are left out when results are stored.
 """
 
 from collections.abc import Iterator, Sequence
@@ -40,16 +40,16 @@ from openinfer.loops.rewrite import changed, straightened
 from openinfer.synth.targets.cpu.window import BAND
 
 _LONG_ROW = 3
-"""Rows of this many vectors are results at once: little is lost at their ends."""
+"""Rows of this many vectors become results directly: little is lost at their ends."""
 _SHIFTED_LANES = 16
-"""Vectors of this many elements are moved by some of them in one instruction, which AVX-512 has."""
+"""AVX-512 shifts vectors of this many elements by any number of them in one instruction."""
 PLACE = ScalarVar("place")
 """The position of a sum in a plane."""
 
 
 @dataclass(frozen=True)
 class CpuTaps(Template):
-    """Sums of windows on memory in which every window has the same ``offsets``; tiles have sums of several rows."""
+    """Sums of windows over memory in which every window has the same ``offsets``; tiles span several rows."""
 
     rows: int
     vectors: int
@@ -58,12 +58,12 @@ class CpuTaps(Template):
 
     @property
     def columns(self) -> int:
-        """How many sums of a row a tile has."""
+        """The number of sums in a row of a tile."""
         return self.vectors * self.lanes
 
     @property
     def run(self) -> int:
-        """How many neighbouring offsets follow each other every time, if vectors of one can be made of the next ones.
+        """The length of the runs of consecutive offsets, if it is uniform and vectors can be shifted; else 1.
 
         >>> [CpuTaps(1, 4, lanes, (0, 1, 2, 9, 10, 11)).run for lanes in (8, 16)], CpuTaps(1, 4, 16, (0, 1, 7)).run
         ([1, 3], 1)
@@ -88,12 +88,12 @@ class CpuTaps(Template):
 
 @dataclass(frozen=True)
 class Along:
-    """Windows along an axis: window ``at`` sees ``stride * at + tap + first`` for each of its taps."""
+    """Windows along an axis: window ``at`` reads ``stride * at + dilation * tap + first`` for each tap."""
 
     extent: int
-    """How many elements there are to see."""
+    """The number of elements."""
     count: int
-    """How many windows there are."""
+    """The number of windows."""
     stride: int
     first: int
     dilation: int
@@ -102,51 +102,51 @@ class Along:
     tap: ScalarVar | None
 
     def __str__(self) -> str:
-        """The windows as part of a kernel's text: with everything that distinguishes them."""
+        """The windows as part of a kernel's text, with everything that distinguishes them."""
         where = " + ".join(one.name for one in (self.window, self.tap) if one is not None)
         windows = f"{self.count} windows of {self.taps} taps along {where or 0}"
         return f"{windows} (extent {self.extent}, stride {self.stride}, dilation {self.dilation}, first {self.first})"
 
     @property
     def furthest(self) -> int:
-        """The last tap."""
+        """The distance of the last tap from the first."""
         return self.dilation * (self.taps - 1)
 
     @property
     def places(self) -> int:
-        """How many elements of each remainder all windows see."""
+        """The number of elements of each phase that all windows together read."""
         return self.count + self.furthest // self.stride
 
     @property
     def phases(self) -> int:
-        """The remainders for which there is memory."""
+        """The number of phases that have memory."""
         return 1 + max(self.dilation * tap % self.stride for tap in range(self.taps))
 
     @property
     def used(self) -> set[int]:
-        """The remainders that some tap has."""
+        """The phases that some tap has."""
         return {self.dilation * tap % self.stride for tap in range(self.taps)}
 
     def inside(self, phase: int) -> tuple[int, int]:
-        """The places of a remainder that are elements: the first, and the one behind the last."""
+        """The range of places of a phase that are elements: the first, and one past the last."""
         start = phase + self.first
         low = min(max(-(start // self.stride), 0), self.places)
         return low, min(max(-((start - self.extent) // self.stride), low), self.places)
 
     def split(self, tap: int) -> tuple[int, int]:
-        """The remainder of a tap, and how many places it is from the first."""
+        """The phase of a tap, and its place relative to the window's."""
         return self.dilation * tap % self.stride, self.dilation * tap // self.stride
 
 
 @dataclass(frozen=True)
 class Taps:
-    """A convolution in groups: the loops around a group, and its windows."""
+    """A grouped convolution: the loops around a group, and its windows."""
 
     one: Contraction
     loops: tuple[tuple[ScalarVar, int], ...]
     axes: tuple[Along, ...]
     outer: tuple[Scalar, ...]
-    """The index of what a group sees, up to the axes of windows."""
+    """The index of a group's input, up to the window axes."""
     channels: tuple[ScalarVar, int] | None
     features: tuple[ScalarVar, int] | None
     height: int
@@ -154,12 +154,12 @@ class Taps:
 
     @property
     def plane(self) -> int:
-        """The elements of one channel and one remainder of all axes."""
+        """The number of elements of one channel and one phase of all axes."""
         return prod(axis.places for axis in self.axes)
 
     @property
     def count(self) -> int:
-        """The sums of a plane, up to the last that a window has."""
+        """The number of sums in a plane, up to the last that belongs to a window."""
         last = 0
         for axis in self.axes:
             last = last * axis.places + axis.count - 1
@@ -167,24 +167,24 @@ class Taps:
 
     @property
     def rounded(self) -> int:
-        """The sums of a plane in whole vectors."""
+        """The number of sums in a plane, in whole vectors."""
         return -(-self.count // self.tile.lanes) * self.tile.lanes
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The memory for what is seen, and for sums."""
+        """The shapes of the memory for the input and for sums."""
         rows = 1 if self.features is None else self.features[1]
-        # With runs, a vector more than the windows see is loaded, of which few elements are used.
+        # With runs, one vector past the input of the windows is loaded, of which few elements are used.
         most = max(self.tile.offsets) + self.rounded + (self.tile.lanes + 1 - self.tile.run) * (self.tile.run > 1)
         return (max(self._seen, most),), (rows, self.rounded)
 
     @property
     def _seen(self) -> int:
-        """The elements that are copied for a group."""
+        """The number of elements copied for a group."""
         return (1 if self.channels is None else self.channels[1]) * prod(axis.phases for axis in self.axes) * self.plane
 
     def around(self, *body: Statement) -> tuple[Statement, ...]:
-        """The loops with a body."""
+        """A body inside the loops."""
         for var, extent in reversed(self.loops):
             body = (For(var, index(extent), body, LoopKind.PARALLEL),)
         return body
@@ -247,14 +247,14 @@ class Taps:
     # --- copies -----------------------------------------------------------------------------------------------------
 
     def _copies(self, plane: Buffer) -> tuple[Statement, ...]:
-        """What a group sees, a remainder of each axis after the other."""
+        """Copies of a group's input, one phase of each axis after the other."""
         body: list[Statement] = []
         for phases in combinations(*(range(axis.phases) for axis in self.axes)):
             start = sum(phase * step for phase, step in zip(phases, self._phase_steps, strict=True))
             if all(phase in axis.used for phase, axis in zip(phases, self.axes, strict=True)):
                 body += self._copy(plane, phases, start)
             else:
-                # No window sees it, but vectors that reach behind the last window do.
+                # No window reads it, but vectors that extend past the last window do.
                 first = index(start) if self.channels is None else self.channels[0] * index(self._slice) + index(start)
                 body.append(_zeros(plane, first, 0, self.plane))
         if self.channels is None:
@@ -270,7 +270,7 @@ class Taps:
     def _axis(
         self, plane: Buffer, phases: Sequence[int], outer: tuple[Scalar, ...], first: Scalar
     ) -> Iterator[Statement]:
-        """The elements behind some outer indices, with zeros where there are none; the first goes to ``first``."""
+        """The elements at some outer indices, with zeros outside the input, stored from ``first`` on."""
         number = len(outer)
         axis, phase = self.axes[number], phases[number]
         if number == len(self.axes) - 1:
@@ -287,7 +287,7 @@ class Taps:
         yield from _padded(plane, first, (low, loop, high), axis, size)
 
     def _bands_axis(self, plane: Buffer, phases: Sequence[int], place: ScalarVar, first: Scalar) -> Statement:
-        """The same for the axis of bands, of which the first and the last may see what is outside."""
+        """The same for the axis of bands, the first and last of which may extend past the input."""
         axis, start, size = self.axes[0], phases[0] + self.axes[0].first, self._place_steps[0]
         source = (BAND * index(self.height) + place) * index(axis.stride) + index(start)
         last = axis.stride * (axis.count * self._bands - 1 + axis.furthest // axis.stride) + start
@@ -299,7 +299,7 @@ class Taps:
         return For(place, index(axis.places), body, LoopKind.PARALLEL)
 
     def _row(self, plane: Buffer, phase: int, outer: tuple[Scalar, ...], first: Scalar) -> Iterator[Statement]:
-        """The elements of one remainder of a row, with zeros where there are none."""
+        """The elements of one phase of a row, with zeros outside the input."""
         row, place = self.axes[-1], ScalarVar("at")
         low, high = row.inside(phase)
         source = (place + index(low)) * index(row.stride) + index(phase + row.first)
@@ -319,9 +319,9 @@ class Taps:
         return next((extent for var, extent in self.loops if var == BAND), 1)
 
     def _results(self, sums: Buffer) -> tuple[Statement, ...]:
-        """What becomes of the sums that windows have.
+        """The results of the sums that belong to windows.
 
-        If it depends on nothing but the channel, whole planes are computed in vectors first and then copied by rows.
+        If they depend on nothing but the channel, whole planes are computed in vectors first and then copied by rows.
         """
         one = self.one
         windows = [index(0) if axis.window is None else axis.window for axis in self.axes]
@@ -348,7 +348,7 @@ class Taps:
         return index(0) if self.features is None else self.features[0]
 
     def _there(self, value: Scalar, total: Scalar) -> Scalar:
-        """An expression with a sum, in its band."""
+        """An expression with a sum in place of the accumulator, in its band."""
         top = self.axes[0].window
 
         def there(part: Scalar) -> Scalar | None:
@@ -365,7 +365,7 @@ class Taps:
         return (For(self.features[0], index(self.features[1]), body, LoopKind.PARALLEL),)
 
     def _is_by_channel(self, value: Scalar) -> bool:
-        """Whether an expression of floats is the same for all windows of a channel, and rows of it are short."""
+        """Whether a float expression is the same for all windows of a channel, and its rows are short."""
         if self.axes[-1].count >= _LONG_ROW * self.tile.lanes:
             return False
         windows = {axis.window.name for axis in self.axes if axis.window is not None}
@@ -376,7 +376,7 @@ class Taps:
 
 
 def _padded(memory: Buffer, start: Scalar, inside: tuple[int, For, int], axis: Along, each: int) -> Iterator[Statement]:
-    """A loop over the places of an axis that are elements, and zeros before and behind them."""
+    """A loop over the places of an axis that are elements, with zeros before and after them."""
     low, loop, high = inside
     for one in (
         _zeros(memory, start, 0, low * each),
@@ -394,10 +394,10 @@ def _zeros(memory: Buffer, start: Scalar, first: int, last: int) -> For:
 
 
 def windows_along(one: Contraction, axis: int) -> Along | None:
-    """The windows along an axis, or None where it is not one window and one tap that say what is seen."""
+    """The windows along an axis; None if its position depends on more than one window and one tap index."""
     extents = dict(zip((*one.free, *one.bound), (*one.extents, *one.reduced), strict=True))
     place = affine(one.a_index[axis])
-    assert place is not None  # of a window
+    assert place is not None  # positions of windows are affine
     windows = [var for var in one.free if place.step(var)]
     taps = [var for var in one.bound if place.step(var)]
     if len(windows) > 1 or len(taps) > 1 or set(place.steps) != {var.name for var in (*windows, *taps)}:
@@ -416,12 +416,12 @@ def windows_along(one: Contraction, axis: int) -> Along | None:
 
 
 def weights_at(one: Contraction) -> Affine:
-    """Where the weights of the first sum of a contraction with ``CpuTaps`` are."""
+    """The position of the weights of the first sum of a contraction with ``CpuTaps``."""
     return _outer(one, position(one.b, one.b_index))
 
 
 def sums_at(one: Contraction) -> Affine:
-    """Where its first sum is: features can be divided, so that a loop around it says which."""
+    """The position of its first sum, which depends on an outer loop if features are divided."""
     return _outer(one, position(one.out, one.out_index))
 
 

@@ -1,4 +1,4 @@
-"""How a processor computes a contraction: in tiles of sums that stay in vector registers."""
+"""How a processor computes a contraction: in tiles of accumulators that stay in vector registers."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -8,20 +8,20 @@ from openinfer.loops.ir import Buffer, Contraction, Template
 
 @dataclass(frozen=True)
 class CpuTile(Template):
-    """How a contraction is computed in tiles of sums that stay in registers.
+    """A contraction in tiles of accumulators that stay in registers.
 
     ``left`` is memory for ``block`` rows of the factor with the rows, ``right`` for one panel of the other; without
-    them the factors are read where they lie. With ``is_left_converted`` the rows of a tile are copied just before they
-    are multiplied: floats of 16 bits become wider ones. With ``is_direct`` only an incomplete panel is copied. With
-    ``has_panels`` the other factor already is in panels: ``[..., panel, inner index, column in the panel]``. With
-    ``is_transposed`` rows are contiguous in the result, not columns; they are windows then, and so they are with
-    ``has_windows``. Of a kernel in several parts, ``divided`` says
-    what each part has a share of.
+    them the factors are read in place. With ``is_left_converted`` the rows of a tile are copied just before they are
+    multiplied, which widens 16-bit floats. With ``is_direct`` only an incomplete panel is copied. With ``has_panels``
+    the other factor is already stored in panels: ``[..., panel, inner index, column in the panel]``. With
+    ``is_transposed`` rows rather than columns are contiguous in the result; rows are windows then, as with
+    ``has_windows``. ``divided`` says what the parts of a kernel partition.
 
-    Of bytes, four inner indices form a group: ``[..., row, inner index]`` without ``left``, and ``[..., panel, group,
-    column in the panel, inner index in the group]``. ``lines`` is memory for a panel before it is in groups. With
-    ``is_flipped`` the bytes of the rows have the other sign, which is corrected in the result. With ``widened`` rows or
-    columns are copied as 16 bits, in ``left`` or in ``right``, and the bytes of the other factor are in panels.
+    Bytes: four inner indices form a group: ``[..., row, inner index]`` without ``left``, and ``[..., panel, group,
+    column in the panel, inner index in the group]``. ``lines`` is memory for a panel before it is grouped. With
+    ``is_flipped`` the bytes of the rows have their sign bit flipped, which is corrected in the result. With ``widened``
+    rows or columns are copied as 16-bit values, to ``left`` or ``right``, and the bytes of the other factor are in
+    panels.
     """
 
     rows: int
@@ -40,9 +40,9 @@ class CpuTile(Template):
     is_flipped: bool = False
     widened: Literal["rows", "columns"] | None = None
     wanted: Literal["rows", "columns"] | None = field(default=None, compare=False)
-    """What should be divided, if anything is, where that was measured; None leaves it to the rule."""
+    """What to partition, if anything, according to a measurement; None leaves it to the rules."""
     gain: float | None = field(default=None, compare=False)
-    """How many times as fast as by rule the tile was measured to be; None where a rule chose it."""
+    """The measured speedup over the rule's tile; None if a rule chose this one."""
 
     @property
     def text(self) -> str:
@@ -54,22 +54,22 @@ class CpuTile(Template):
 
     @property
     def memory(self) -> tuple[Buffer, ...]:
-        """The memory that it uses, which is allocated before the contraction."""
+        """The scratch memory it uses, allocated before the contraction."""
         return tuple(one for one in (self.left, self.right, self.lines) if one is not None)
 
     @property
     def reads_windows(self) -> bool:
-        """Whether rows are windows, which are read where they lie."""
+        """Whether rows are windows, read in place."""
         return self.is_transposed or self.has_windows
 
     @property
     def prepares_factors(self) -> bool:
-        """Bytes change their sign beforehand, or as they are copied."""
+        """Whether bytes are flipped ahead of time, or as they are copied."""
         return self.is_flipped
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The tile in a plan, and what chose it: a rule, or measuring, with what was gained by it."""
+        """The tile in a plan, with what chose it (a rule or a measurement) and the measured gain."""
         return {
             "rows": self.rows,
             "columns": self.columns,
@@ -80,5 +80,5 @@ class CpuTile(Template):
 
 
 def tile_of(one: Contraction) -> CpuTile | None:
-    """The tile of a contraction that is computed in tiles."""
+    """The tile of a contraction, if it has one."""
     return one.template if isinstance(one.template, CpuTile) else None

@@ -1,6 +1,7 @@
-"""The sizes of tiles: they follow from the target by formula.
+"""Tile sizes, computed from the target by formula.
 
-As many sums as fit in registers, so that each number that is loaded takes part in as many products as possible.
+A tile has as many accumulators as fit in registers, so that each loaded value takes part in as many products as
+possible.
 """
 
 from collections.abc import Callable
@@ -9,15 +10,15 @@ from openinfer.loops.dim import is_symbolic
 from openinfer.synth.targets.cpu.machine import CpuMachine
 
 _LATENCY = 4
-"""Sums that must be under way at least for the multipliers to be busy."""
+"""The least number of accumulators in flight that keeps the multipliers busy."""
 
 
 _HALVED = 8
-"""The lanes of a vector of which there are halves, too."""
+"""Vectors with at least this many lanes also come in half width."""
 
 
 def row_sizes(count: int, rows: int) -> tuple[int, ...]:
-    """The heights of tiles that cover ``count`` rows, the usual one first; for a dynamic count, also powers of two."""
+    """The tile heights that cover ``count`` rows, the usual one first; for a symbolic count, also powers of two."""
     if is_symbolic(count):
         return (rows, *(size for size in (8, 4, 2, 1) if size < rows))
     if count <= rows or count % rows == 0:
@@ -26,11 +27,11 @@ def row_sizes(count: int, rows: int) -> tuple[int, ...]:
 
 
 StepCycles = Callable[[int, int], float]
-"""Cycles for one step of the sums of a tile, by its rows and vectors."""
+"""Cycles for one step of the accumulators of a tile, by its rows and vectors."""
 
 
 def usual_step(rows: int, vectors: int) -> float:
-    """Multiplications, loads that do not hide behind them, and the loop."""
+    """Multiplications, loads that they do not hide, and the loop."""
     return max(rows * vectors, _LATENCY, vectors + rows / 2) + 0.1 * rows + 0.3 * vectors + 0.5
 
 
@@ -44,9 +45,10 @@ def tile_shapes(
     spare: int | None = None,
     step: StepCycles = usual_step,
 ) -> list[tuple[int, int]]:
-    """The rows and vectors of all tiles that fit, those first that should take the least time over the whole result.
+    """The rows and vectors of all tiles that fit, by increasing estimated time over the whole result.
 
-    ``spare`` are the registers for neither sums nor columns; None means those for a number of a row and its product.
+    ``spare`` are the registers for neither accumulators nor columns; None means those for a row element and its
+    product.
     """
     registers = target.vector_registers - ((1 if target.fma else 2) if spare is None else spare)
     found = [
@@ -61,11 +63,11 @@ def tile_shapes(
 
 
 def tile_time(rows: int, columns: int, shape: tuple[int, int], lanes: int, step: StepCycles = usual_step) -> float:
-    """Cycles for one step of all sums in tiles of a shape."""
+    """Cycles for one step of all accumulators, in tiles of a shape."""
     height, vectors = shape
     total = 0.0
     wide = -(-int(columns) // lanes)
-    # The last vector may be half as wide, where its panel is of another size than the others.
+    # The last vector may be half as wide if its panel differs in size from the others.
     is_own = wide % vectors or wide == vectors
     half = 0.45 if lanes >= _HALVED and is_own and 0 < columns % lanes <= lanes // 2 else 0.0
     for tall, tall_count in ((height, int(rows) // height), (int(rows) % height, 1)):
@@ -74,5 +76,5 @@ def tile_time(rows: int, columns: int, shape: tuple[int, int], lanes: int, step:
                 total += step(tall, broad) * tall_count * broad_count
         if tall:
             total -= half * tall * tall_count
-    # Tiles of other sizes at the edges are code of their own.
+    # Edge tiles of other sizes need code of their own.
     return total * (1 + 0.02 * bool(rows % height) + 0.02 * bool(wide % vectors))

@@ -1,7 +1,7 @@
-"""Windows on a buffer: what they see, copied so that no term of a sum falls outside.
+"""Windows on a buffer: their input, copied with padding so that no term of a sum is out of bounds.
 
-In a contraction over windows only those terms count that lie on its first factor. Over a copy of that factor with zeros
-around, all terms count. The result is computed in bands, each with a copy of what its own windows see.
+In a contraction over windows, only terms inside the first factor are valid. Over a zero-padded copy of that factor, all
+terms are valid. The result is computed in bands, each with a copy of the input of its own windows.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ BAND = ScalarVar("band")
 
 
 def conditions(condition: Scalar) -> list[Scalar]:
-    """Conditions that must all be true."""
+    """The conditions of a conjunction."""
     match condition:
         case Binary("and", left, right):
             return [*conditions(left), *conditions(right)]
@@ -42,7 +42,7 @@ def conditions(condition: Scalar) -> list[Scalar]:
 
 
 def is_window(one: Contraction) -> bool:
-    """Whether terms count exactly where they lie on the first factor, whose positions are sums of indices."""
+    """Whether terms are valid exactly inside the first factor, whose positions are affine and non-decreasing."""
     places = [affine(part) for part in one.a_index]
     edges = [affine(part - index(extent)) for part, extent in zip(one.a_index, one.a.shape, strict=True)]
     asked = [] if one.valid is None else conditions(one.valid)
@@ -62,18 +62,18 @@ def _is_edge(condition: Scalar, places: Sequence[Affine | None], edges: Sequence
 
 @dataclass(frozen=True)
 class AxisSpan:
-    """What a contraction sees of an axis: ``count`` input positions from ``first``, which depends on outer indices."""
+    """What a contraction reads of an axis: ``count`` positions from ``first``, which depends on outer indices."""
 
     first: Affine
     count: int
     inside: Affine
-    """A position, counted from the first."""
+    """A position, relative to the first."""
     is_edged: bool
-    """Whether some of the positions are outside of the axis."""
+    """Whether some of the positions are outside the axis."""
 
 
 def spans(one: Contraction, outside: Mapping[str, int]) -> tuple[AxisSpan, ...]:
-    """The spans of a contraction that is a window, with the extents of the indices outside of it."""
+    """The spans of a window contraction; ``outside`` has the extents of the indices around it."""
     own = dict(zip((var.name for var in (*one.free, *one.bound)), (*one.extents, *one.reduced), strict=True))
     found = []
     for part, extent in zip(one.a_index, one.a.shape, strict=True):
@@ -104,15 +104,15 @@ def band(one: Contraction, var: ScalarVar, height: int) -> Contraction:
 
 
 def without(one: Contraction, var: ScalarVar) -> Contraction:
-    """The contraction for one position of a free index."""
+    """The contraction at one position of a free index."""
     pairs = [pair for pair in zip(one.free, one.extents, strict=True) if pair[0] != var]
     return replace(one, free=tuple(free for free, _ in pairs), extents=tuple(extent for _, extent in pairs))
 
 
 def copied(one: Contraction, seen: Sequence[AxisSpan], memory: Buffer) -> tuple[tuple[Statement, ...], Contraction]:
-    """Statements that copy what windows see, and the contraction over the copy: all of its terms count.
+    """Statements that copy the input of the windows, and the contraction over the copy, where all terms are valid.
 
-    The axis along which elements are contiguous is copied in one piece, with zeros before and behind it.
+    The contiguous axis is copied in one piece, with zeros before and after it.
     """
     *outer, last = in_memory(one.a)
     places = [ScalarVar(f"at{axis}") for axis in range(len(seen))]
@@ -134,7 +134,7 @@ def copied(one: Contraction, seen: Sequence[AxisSpan], memory: Buffer) -> tuple[
 
 
 def in_memory(buffer: Buffer) -> list[int]:
-    """The axes of a buffer, that along which elements are contiguous last.
+    """The axes of a buffer in memory order, the contiguous one last.
 
     >>> from openinfer.dtypes import DTYPES
     >>> in_memory(Buffer("x", DTYPES["f32"], (2, 3, 4), strides=(12, 1, 3)))
@@ -144,7 +144,7 @@ def in_memory(buffer: Buffer) -> list[int]:
 
 
 def strides_like(buffer: Buffer, shape: Sequence[int]) -> tuple[int, ...] | None:
-    """The strides of a copy of what is seen of a buffer, its axes in the same order; None for row-major ones.
+    """The strides of a copy of part of a buffer, with the same order of axes; None for row-major.
 
     >>> from openinfer.dtypes import DTYPES
     >>> strides_like(Buffer("x", DTYPES["f32"], (2, 3, 4), strides=(12, 1, 3)), (2, 3, 6))
@@ -160,7 +160,7 @@ def strides_like(buffer: Buffer, shape: Sequence[int]) -> tuple[int, ...] | None
 
 @dataclass(frozen=True)
 class _Row:
-    """What is seen along one axis, at some places of the others."""
+    """The input along one axis, at fixed positions of the others."""
 
     one: Contraction
     memory: Buffer
@@ -169,7 +169,7 @@ class _Row:
     axis: int
 
     def copied(self, row: AxisSpan) -> tuple[Statement, ...]:
-        """The elements, with zeros where there are none."""
+        """The elements, with zeros outside the buffer."""
         first, at = row.first.first, ScalarVar("at")
         low, high = max(-first, 0), max(min(row.count, self.one.a.shape[self.axis] - first), 0)
         element = Load(self.one.a, self._with(self.sources, at + index(low + first)))
@@ -182,7 +182,7 @@ class _Row:
         return tuple(loop for loop in loops if loop.extent != index(0))
 
     def zeros(self, first: int, last: int) -> For:
-        """Zeros in some places."""
+        """Zeros from ``first`` to ``last``."""
         at = ScalarVar("at")
         store = Store(self.memory, self._with(self.places, at + index(first)), Const(0, self.memory.dtype))
         return For(at, index(last - first), (store,), LoopKind.PARALLEL)

@@ -1,7 +1,7 @@
-"""Which convolutions have their channels as columns, and in which bands they are computed.
+"""Finds the convolutions with channels as columns, and the bands they are computed in.
 
-Weights then are in panels, as those of other products, and what windows see is read in place. With positions as
-columns it is copied once for each position in the window, but the results of a tile need not be transposed.
+Their weights are in panels, as for other products, and their input is read in place. With positions as columns, the
+input is copied once per tap of the window, but the results of a tile need not be transposed.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,31 +30,31 @@ from openinfer.synth.targets.cpu.window import (
 )
 
 _SETS = 512
-"""Lines whose addresses differ by a multiple of this many bytes share an eighth of the sets of a cache, or fewer."""
+"""Cache lines at addresses that differ by a multiple of this many bytes share at most an eighth of the sets."""
 _COPY = 0.4
-"""What copying an element costs, in cycles."""
+"""The cost of copying an element, in cycles."""
 _RUN = 10.0
-"""What each contiguous run of positions costs besides, where positions are columns."""
+"""The additional cost per contiguous run of positions, with positions as columns."""
 _COPIED_FROM = 32
-"""From this many rows on, columns that are positions are copied whether or not they must be."""
-_TURN = 0.6
-"""What transposing an element of the result costs."""
+"""With at least this many rows, position columns are copied even if they could be read in place."""
+_TRANSPOSE = 0.6
+"""The cost of transposing an element of the result."""
 _LEAST_GAIN = 0.98
-"""The most time compared with that of positions as columns: both are estimates."""
+"""The most time, relative to that of positions as columns: both are estimates."""
 _LONG = 512
-"""Bits of vectors of which processors multiply one at a time."""
+"""The bits of vectors that processors multiply one at a time."""
 _TWO_AT_ONCE = 8
-"""Sums that must be under way at least where it is two."""
+"""The least number of accumulators in flight where they multiply two at a time."""
 _LARGE = 500_000
-"""From this many products on, dividing among threads pays."""
+"""From this many products on, dividing among threads pays off."""
 _LEAST_HEIGHT = 4
-"""Lower bands would copy much that others copy, too."""
+"""Lower bands would copy much of the input that adjacent bands copy, too."""
 _MOST_PARTS = 8
 
 
 @dataclass(frozen=True)
 class Windows:
-    """A convolution in bands: the loops around it, the contraction in them, and what it sees."""
+    """A convolution in bands: the loops around it, the contraction inside them, and the spans it reads."""
 
     loops: tuple[tuple[ScalarVar, int], ...]
     one: Contraction
@@ -64,9 +64,10 @@ class Windows:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The extents of a copy of what is seen.
+        """The extents of the copied input.
 
-        If elements of one channel are a power of two apart, they share a few sets of the cache: there is room between.
+        Elements of one channel would share a few cache sets if they were a multiple of ``_SETS`` apart: padding
+        prevents it.
         """
         counts = [span.count for span in self.seen]
         last = in_memory(self.one.a)[-1]
@@ -76,22 +77,22 @@ class Windows:
 
     @property
     def strides(self) -> tuple[int, ...] | None:
-        """Those of the copy."""
+        """The strides of the copied input."""
         return strides_like(self.one.a, self.shape)
 
     def over(self, memory: Buffer | None) -> tuple[tuple[Statement, ...], Contraction]:
-        """What comes before the contraction, and the contraction over its copy, if there is one."""
+        """The statements before the contraction, and the contraction over the copy if there is one."""
         return ((), self.one) if memory is None else copied(self.one, self.seen, memory)
 
     def around(self, *body: Statement) -> tuple[Statement, ...]:
-        """The loops with a body."""
+        """A body inside the loops."""
         for var, extent in reversed(self.loops):
             body = (For(var, index(extent), body, LoopKind.PARALLEL),)
         return body
 
 
 def windows_of(one: Contraction, usual: Product, target: CpuMachine, choose: ChooseTile) -> Windows | None:
-    """The bands of a contraction, or None where it has no windows, or where its usual product takes no longer."""
+    """The bands of a contraction; None if it has no windows, or if its usual product is no slower."""
     if any(map(is_symbolic, (*one.extents, *one.reduced, *one.a.shape, *one.out.shape))):
         return None
     if one.a_value is not None or one.a.dtype is not one.accumulator or not is_window(one):
@@ -102,7 +103,7 @@ def windows_of(one: Contraction, usual: Product, target: CpuMachine, choose: Cho
     clock = _Clock(target, target.lanes(one.accumulator.bits))
     rows, vectors = clock.shape(product)
     copies = _COPY * prod(product.left.buffer.shape) if _is_copied(one) else 0.0
-    time = clock.time(product, (rows, vectors)) + copies + _TURN * prod(one.extents)
+    time = clock.time(product, (rows, vectors)) + copies + _TRANSPOSE * prod(one.extents)
     if time > _LEAST_GAIN * clock.usual_time(usual):
         return None
     shape = shape_of(one, product, has_panels=True)
@@ -115,9 +116,9 @@ def windows_of(one: Contraction, usual: Product, target: CpuMachine, choose: Cho
 
 
 def row_windows_of(one: Contraction, target: CpuMachine) -> Windows | None:
-    """The bands of a convolution whose channels are contiguous in the result, and whose windows reach over edges.
+    """The bands of a convolution whose channels are contiguous in the result, and whose windows may cross the edges.
 
-    Rows are windows, and columns are channels, so that nothing is transposed.
+    Rows are windows and columns are channels, so nothing is transposed.
     """
     if any(map(is_symbolic, (*one.extents, *one.reduced, *one.a.shape, *one.out.shape))):
         return None
@@ -137,18 +138,18 @@ def row_windows_of(one: Contraction, target: CpuMachine) -> Windows | None:
 
 
 def window_tiles(rows: int, columns: int, lanes: int, target: CpuMachine) -> list[tuple[int, int]]:
-    """All shapes of tiles that fit, those first that should take the least time."""
+    """All tile shapes that fit, by increasing estimated time."""
     clock = _Clock(target, lanes)
     return tile_shapes(rows, columns, lanes, target, spare=clock.least_spare, step=clock.step)
 
 
 def _is_copied(one: Contraction) -> bool:
-    """Whether windows reach over edges, so that what they see cannot be read where it lies."""
+    """Whether windows cross the edges, so that their input cannot be read in place."""
     return one.valid is not None
 
 
 def _product(one: Contraction, find: Callable[[Contraction], Product | None]) -> Product | None:
-    """The product, over a copy where one is needed."""
+    """The product, over a copied input if one is needed."""
     if not _is_copied(one):
         return find(one)
     seen = spans(one, {})
@@ -161,7 +162,7 @@ def _product(one: Contraction, find: Callable[[Contraction], Product | None]) ->
 
 
 def _short_step(rows: int, vectors: int) -> float:
-    """A step of a tile on processors with short vectors: two are multiplied at once, and two numbers loaded."""
+    """A step of a tile on processors with short vectors: they multiply two at once, and load two values."""
     return max(rows * vectors, _TWO_AT_ONCE, 1.15 * (rows + vectors)) / 2 + 0.3 * vectors
 
 
@@ -178,7 +179,7 @@ class _Clock:
 
     @property
     def least_spare(self) -> int | None:
-        """Registers beside those of sums and columns: with AVX-512, factors of rows stay in memory and need none."""
+        """Registers besides accumulators and columns: with AVX-512, row factors stay in memory and need none."""
         return 0 if self.target.vector_bits == _LONG else None
 
     def shape(self, product: Product) -> tuple[int, int]:
@@ -194,7 +195,7 @@ class _Clock:
         return each * product.inner.extent * product.outside.extent
 
     def usual_time(self, product: Product) -> float:
-        """The time with positions as columns, which are copied for each position in the window."""
+        """The time with positions as columns, which are copied for each tap of the window."""
         rows, columns = product.rows.extent, product.columns.extent
         is_copied = product.right.place is None or rows >= _COPIED_FROM
         runs = columns // product.columns.extents[-1]
@@ -206,7 +207,7 @@ class _Clock:
 
 
 def _in_bands(one: Contraction, product: Product, tile: CpuTile, target: CpuMachine) -> Windows | None:
-    """A loop for each index of the positions that no tile has, the last of them in bands."""
+    """A loop for each position index that is outside of the tiles, the last of them in bands."""
     extents = dict(zip(one.free, one.extents, strict=True))
     channels = variables(one.factors[1])
     places = [var for var in product.outside.vars if var.name not in channels]
@@ -228,9 +229,9 @@ def _in_bands(one: Contraction, product: Product, tile: CpuTile, target: CpuMach
 
 
 def _height(one: Contraction, var: ScalarVar, loops: Mapping[ScalarVar, int], target: CpuMachine) -> int | None:
-    """How many positions of an index a band has, as many as others: what they see must fit in a cache.
+    """The positions of an index in a band: all bands have the same number, and their input must fit in a cache.
 
-    A large contraction has bands that 2, 4 or 8 threads can share evenly, and as high ones as that allows.
+    A large contraction gets bands that 2, 4 or 8 threads can share evenly, as high as that allows.
     """
     extent = one.extents[one.free.index(var)]
     heights = [height for height in range(1, extent + 1) if extent % height == 0]
@@ -245,7 +246,7 @@ def _height(one: Contraction, var: ScalarVar, loops: Mapping[ScalarVar, int], ta
 
 
 def _nbytes(one: Contraction, loops: Mapping[ScalarVar, int]) -> int:
-    """The size of a copy; how many bands there are does not change it."""
+    """The size of a copy, which does not depend on the number of bands."""
     return prod(span.count for span in _seen(one, {**loops, BAND: 1})) * one.accumulator.bits // 8
 
 

@@ -1,7 +1,7 @@
-"""Convolutions of one channel at a time on a Cortex-M: three neighbours under a window, two windows at once.
+"""Depthwise convolutions on a Cortex-M: windows are three elements wide, and computed two at a time.
 
-Four bytes in a row are what two neighbouring windows see. As pairs they are the bytes 0 and 2, and 1 and 3: each meets
-the outer two weights in one window, and one of its halves the middle one in the other.
+Two adjacent windows read four contiguous bytes. These form the pairs of bytes 0 and 2, and 1 and 3: each pair is
+multiplied with the outer two weights in one window, and one of its halves with the middle weight in the other.
 """
 
 from dataclasses import dataclass
@@ -14,31 +14,31 @@ from openinfer.loops.ir import Contraction, ScalarVar, Template
 from openinfer.synth.targets.cpu.byte_products import are_bytes
 
 WIDTH = 3
-"""Neighbours that a window sees."""
+"""The number of adjacent elements in a window row."""
 _MOST_ROWS = 4
-"""Rows of a window whose weights stay in registers."""
+"""The most rows of a window whose weights stay in registers."""
 
 
 @dataclass(frozen=True)
 class WordTaps(Template):
-    """Windows along the index ``along``, two at a time; ``tap`` counts what each sees there."""
+    """Windows along the index ``along``, two at a time; ``tap`` indexes the elements of each along that axis."""
 
     along: ScalarVar
     tap: ScalarVar
 
     @property
     def text(self) -> str:
-        """In words, as part of a kernel's text."""
+        """The windows in words, as part of a kernel's text."""
         return f"two windows of {WIDTH} at a time along {self.along.name}"
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What a plan says of it."""
+        """The windows in a plan."""
         return {"rows": 1, "columns": 2, "divided": None, "chosen_by": "rule", "gain": None}
 
 
 def word_taps_of(one: Contraction) -> WordTaps | None:
-    """How windows of bytes are computed two at a time; None where they are not of that kind."""
+    """How to compute windows of bytes two at a time; None if they are of another kind."""
     places = [position(one.a, one.a_index), position(one.b, one.b_index), position(one.out, one.out_index)]
     if not _is_plain(one) or any(place is None for place in places):
         return None
@@ -53,7 +53,7 @@ def word_taps_of(one: Contraction) -> WordTaps | None:
 
 
 def _is_plain(one: Contraction) -> bool:
-    """Whether bytes are read as they lie, all terms count, and each window has weights that no other factor has."""
+    """Whether bytes are read in place, all terms are valid, and the first factor has every index of the weights."""
     extents = (*one.extents, *one.reduced, *one.a.shape, *one.b.shape, *one.out.shape)
     is_one_by_one = one.a_value is None and one.b_value is None and one.valid is None
     is_stored = one.a.dtype.bits == one.b.dtype.bits == 8 and not any(map(is_symbolic, extents))

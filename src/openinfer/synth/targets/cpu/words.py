@@ -1,7 +1,8 @@
-"""Contractions of bytes on processors whose registers hold two products: a Cortex-M.
+"""Contractions of bytes on processors that multiply two pairs of values at a time: a Cortex-M.
 
-``SMLAD`` multiplies two pairs of 16 bits and adds both products. The factor that is a weight stays in bytes, packed in
-groups of four, of which ``SXTB16`` makes two pairs; the other one is copied, as 16 bits, in the order of the pairs.
+``SMLAD`` multiplies two pairs of 16-bit values and adds both products. The weight factor stays in bytes, packed in
+groups of four, which ``SXTB16`` unpacks into two pairs; the other factor is copied as 16-bit values in the order of the
+pairs.
 """
 
 from collections.abc import Callable
@@ -19,14 +20,14 @@ from openinfer.synth.targets.cpu.product import FusedAxis, Product
 from openinfer.synth.targets.cpu.tile import CpuTile
 
 _SQUARE = 2
-"""Rows and columns of a tile: their sums and factors fill the registers."""
+"""Rows and columns of a tile: their accumulators and factors fill the registers."""
 _COLUMNS = 4
 """Columns of a tile of one row."""
 
 
 @dataclass(frozen=True)
 class Worded:
-    """A contraction in tiles of words: how its weight is packed, and the memory for a copy of the other factor."""
+    """A contraction in word tiles: the packing of its weight, and the memory for a copy of the other factor."""
 
     contraction: Contraction
     name: str
@@ -36,7 +37,7 @@ class Worded:
 
 
 def worded(one: Contraction, product: Product, is_packable: Callable[[Buffer], bool], taken: int) -> Worded | None:
-    """The contraction in such tiles; None where no factor can be packed, or a weight meets each number once only."""
+    """The contraction in word tiles; None if no factor can be packed, or if copied values would be used only once."""
     depth = groups(product.inner.extent)
     if is_packable(product.right.buffer):
         is_one = not is_symbolic(product.rows.extent) and product.rows.extent < _SQUARE
@@ -52,7 +53,7 @@ def worded(one: Contraction, product: Product, is_packable: Callable[[Buffer], b
 
 
 def _packed(one: Contraction, product: Product, tile: CpuTile, wide: Buffer) -> Worded:
-    """The factor that is not widened in panels of its rows or columns, four products of each side by side."""
+    """Packs the factor that is not widened in panels of its rows or columns, four products of each contiguous."""
     is_right = tile.widened == "rows"
     factor, axis, width = (
         (product.right, product.columns, tile.columns) if is_right else (product.left, product.rows, tile.rows)

@@ -1,1 +1,1 @@
-"""What C-family languages share: how expressions and statements of the loop IR are printed, and the math runtime."""
+"""What C-family languages share: printers of loop IR expressions and statements, and the math runtime."""

@@ -1,8 +1,8 @@
-"""Pieces of code that know how tightly they bind, so that parentheses stand only where they say something.
+"""Expressions that know their precedence, so that parentheses appear only where they are useful.
 
-They stand where an operator binds more tightly than what is inside, where numbers are added up or multiplied in
-another order than from the left, and where compilers ask for them since many readers do not know the order: logical
-and within or, and all but plain operands within bitwise operators and comparisons.
+They appear where an operator binds more tightly than its operand, where sums and products do not associate to the
+left, and where compilers warn without them: around ``&&`` inside of ``||``, around operators inside of bitwise
+operators, and around comparisons inside of comparisons.
 """
 
 from dataclasses import dataclass
@@ -10,14 +10,14 @@ from enum import IntEnum
 
 
 class Rank(IntEnum):
-    """How tightly an expression binds, the loosest first."""
+    """The precedence of an expression, the loosest first."""
 
     CHOICE = 0
     OR = 1
     AND = 2
     BITS = 3
     COMPARISON = 4
-    """Also that of a logical not, which compilers warn about inside of a comparison."""
+    """Also the rank of a logical not: compilers warn about it inside of a comparison."""
     SUM = 5
     PRODUCT = 6
     UNARY = 7
@@ -33,18 +33,18 @@ _RANKS = {
     "||": Rank.OR,
 }
 _LEAST = {Rank.COMPARISON: Rank.SUM, Rank.BITS: Rank.UNARY, Rank.OR: Rank.BITS}
-"""The ranks that operands have without parentheses, where it is not the operator's own."""
+"""The lowest rank of an operand without parentheses, where it is not the operator's own."""
 
 
 @dataclass(frozen=True)
 class ExprText:
-    """An expression as text, and how tightly it binds."""
+    """An expression as text, and its precedence."""
 
     text: str
     rank: Rank = Rank.ATOM
 
     def inside(self, least: Rank) -> str:
-        """The text as an operand: in parentheses if it binds more loosely than this.
+        """The text as an operand: in parentheses if it binds more loosely than ``least``.
 
         >>> ExprText("a + b", Rank.SUM).inside(Rank.PRODUCT), ExprText("a + b", Rank.SUM).inside(Rank.SUM)
         ('(a + b)', 'a + b')
@@ -53,7 +53,7 @@ class ExprText:
 
     @property
     def atom(self) -> str:
-        """The text as an operand of anything."""
+        """The text as an operand of any operator."""
         return self.inside(Rank.ATOM)
 
 
@@ -78,7 +78,7 @@ def joined(left: ExprText, sign: str, right: ExprText) -> ExprText:
 
 
 def chosen(condition: ExprText, then: ExprText, otherwise: ExprText) -> ExprText:
-    """One of two values.
+    """A conditional expression.
 
     >>> chosen(ExprText("a < b", Rank.COMPARISON), ExprText("a"), ExprText("c ? d : e", Rank.CHOICE)).text
     'a < b ? a : (c ? d : e)'

@@ -1,7 +1,7 @@
-"""``Dialect``: how a C-family language says what the loop IR means. Data and small templates; nothing depends on an op.
+"""``Dialect``: how a C-family language spells the loop IR. Data and small templates; nothing depends on an op.
 
-The printers of this folder know operators, parentheses and statements, which all these languages share. Every word in
-which they differ is a field of the record, so that another language is another record and no other printer.
+The printers in this folder know operators, parentheses and statements, which all these languages share. Everything in
+which they differ is a field of the record, so a new language is a new record, not a new printer.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,21 +15,21 @@ from openinfer.synth.targets.cstyle.support import Support
 
 @dataclass(frozen=True)
 class KernelSignature:
-    """A kernel as a function, without its body: what a language makes its head of."""
+    """A kernel function without its body, from which a language makes the head."""
 
     name: str
     inputs: tuple[Buffer, ...]
     outputs: tuple[Buffer, ...]
     scratch: tuple[Buffer, ...]
     sizes: tuple[str, ...]
-    """The dynamic sizes it takes."""
+    """The dynamic sizes that it takes."""
     narrow_sizes: frozenset[str]
-    """Those of the sizes that have the narrower type of positions."""
+    """The sizes that have the narrower type of positions."""
     unused: tuple[str, ...]
-    """The names of the parameters that the body does not touch."""
+    """The names of the parameters that the body does not use."""
     can_fail: bool
     parts: int
-    """In how many parts it can run at the same time."""
+    """The number of parts that can run at the same time."""
 
     @property
     def memory(self) -> tuple[Buffer, ...]:
@@ -39,7 +39,7 @@ class KernelSignature:
 
 @dataclass(frozen=True)
 class Framed:
-    """A kernel as a function: its definition, and what announces it to other files."""
+    """A kernel as a function: its definition, and its declaration for other files."""
 
     definition: str
     declaration: str
@@ -47,11 +47,11 @@ class Framed:
 
 @dataclass(frozen=True)
 class Own:
-    """What a language has itself for an op: text over operands ``{0}`` and ``{1}``, and how tightly it binds."""
+    """A language's own spelling of an op: text over operands ``{0}`` and ``{1}``, and its precedence."""
 
     text: str
     takes: Rank = Rank.CHOICE
-    """How tightly operands bind at least, where they stand there without parentheses."""
+    """The lowest rank of an operand without parentheses."""
     rank: Rank = Rank.ATOM
     need: str = ""
     """A support function that the text calls."""
@@ -59,66 +59,66 @@ class Own:
 
 @dataclass(frozen=True)
 class Dialect:
-    """The words of one language. Templates have named fields, as in ``str.format``."""
+    """The spelling of one language. Templates have named fields, as in ``str.format``."""
 
     types: Mapping[str, str]
-    """Compute dtypes by name, to the type of a value; ``index``, to that of a position."""
+    """The types of values, by the name of a compute dtype; ``index`` is the type of positions."""
     stored: Mapping[str, str]
-    """All dtypes by name, to the type of a buffer's elements; packed ones, to what holds several."""
+    """The types of a buffer's elements, by the name of a dtype; for packed ones, of the unit that holds several."""
     literal: Callable[[float, DType], str]
-    """A number that reads back exactly."""
+    """Spells a number so that it reads back exactly."""
     frame: Callable[["Dialect", KernelSignature, Sequence[str]], Framed]
-    """A kernel's head around the lines of its body."""
+    """Puts a kernel's head around the lines of its body."""
     support: Support
     """The functions that the language lacks."""
     functions: Mapping[tuple[str, str], Own] = field(default_factory=dict)
-    """Builtins of the language, by op and dtype. Everything else that is not an operator is a support function."""
+    """Builtins of the language, by op and dtype. Any other op that is not an operator is a support function."""
     about: Mapping[tuple[str, str], Own] = field(default_factory=dict)
-    """What it has for parts of results that need not be right to the last bit, by op and the dtype of the result."""
+    """Builtins for parts of results that need not be exact to the last bit, by op and the dtype of the result."""
     special: Callable[[float, DType], str | None] = lambda _value, _dtype: None
-    """The constant of support code that a number is spelled with, if it is."""
+    """The support-code constant that spells a number, or None."""
     cast: str = "({type}){value}"
     cast_takes: Rank = Rank.UNARY
-    """How tightly what is cast binds at least, where it stands there without parentheses."""
+    """The lowest rank of a cast's operand without parentheses."""
     casts: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """Support functions that convert, by the dtypes from and to which they do, where a cast would not."""
+    """Conversion functions in support code, by source and target dtype, where a cast would not convert."""
     small_to_float: bool = True
-    """Whether integers of 8 and 16 bits that lie in memory become floats at once, or have 32 bits in between."""
+    """Whether 8-bit and 16-bit integers loaded from memory convert to float directly, or by way of 32 bits."""
     zeros: Mapping[str, str] = field(default_factory=dict)
-    """Support code for a 0 by its dtype, where compilers take liberties with arithmetic on a constant one."""
+    """Support-code constants for 0, by dtype, where compilers simplify arithmetic on a literal 0 incorrectly."""
     exact: str = ""
-    """What stands before the declaration of a float whose value must be computed as it is written."""
+    """A qualifier for declarations of floats whose values must be computed exactly as written."""
     constant: str = "const {type} {name}"
     variable: str = "{type} {name}"
     element: str = "{name}[{at}]"
     own_element: str = "{name}[{at}]"
-    """An element of memory that a thread keeps for itself, or shares with those of its group."""
+    """An element of memory that is private to a thread, or shared by a group."""
     store: Callable[[DType, str, str], str] = "{1} = {2};".format
-    """A statement that puts a value of a dtype into an element, where that needs no function."""
+    """A statement that stores a value of a dtype in an element, where that needs no function."""
     packed_load: str = "{function}({name}, {at})"
     packed_store: str = "{function}({name}, {at}, {value})"
     fail: str = "return 1; /* {reason} */"
     known_outcomes: bool = False
-    """Whether a comparison whose outcome is known may be that: compilers of C warn of conditions that never change."""
+    """Whether a comparison with a known outcome may be a literal: C compilers warn about constant conditions."""
     saturates: bool = False
-    """Whether integers are limited to a number of bits by an instruction, which the support code has a name for."""
+    """Whether an instruction saturates integers to a number of bits; support code has a function for it."""
     rolled: str = ""
-    """A line before loops with choices in them that must not be unrolled, where a compiler gets those wrong."""
+    """A line before loops with selects that must not be unrolled, where a compiler miscompiles them."""
     negative_remainders: bool = True
-    """Whether ``%`` is what it is in C where a number is negative; else that is left to a function."""
+    """Whether ``%`` of negative numbers means what it does in C; otherwise a function computes it."""
     index_dtype: str = "i64"
-    """The dtype whose functions are those of positions."""
+    """The dtype whose support functions positions use."""
     narrow: str | None = None
-    """A type of 32 bits for positions that are proved to fit it, where the language is written for such a processor."""
+    """A 32-bit type for positions that are proved to fit it, where the code is for such a processor."""
     reserved: frozenset[str] = frozenset()
-    """Names that no buffer may have, beside those that templates bring."""
+    """Names that no buffer may have, besides those that templates introduce."""
 
     def type_of(self, dtype: DType) -> str:
         """The type of a value in a compute dtype."""
         return self.types[dtype.compute.name]
 
     def stored_type(self, dtype: DType) -> str:
-        """The type of a buffer's elements; of what holds them, where several share a byte."""
+        """The type of a buffer's elements; for packed elements, of the unit that holds them."""
         return self.stored[dtype.name]
 
     @property
@@ -131,14 +131,14 @@ class Dialect:
         return self.narrow or self.index if size in kernel.narrow_sizes else self.index
 
     def kind_of(self, dtype: DType) -> str:
-        """The dtype whose functions are those of another: positions are integers."""
+        """The name of the dtype whose functions a dtype uses: positions use those of an integer type."""
         return self.index_dtype if dtype is INDEX else dtype.name
 
     def converted(self, dtype: DType, value: str) -> str:
-        """A value in another type; not in parentheses."""
+        """A cast of a value, without parentheses around it."""
         return self.cast.format(type=self.type_of(dtype), value=value)
 
     def place(self, buffer: Buffer, name: str, at: str) -> str:
-        """An element of a buffer, which is called so."""
+        """An element of a buffer that is called ``name``."""
         is_own = buffer.space in (Space.OWN, Space.GROUP)
         return (self.own_element if is_own else self.element).format(name=name, at=at)

@@ -1,9 +1,9 @@
-"""Lines that are too wide for a reader, on several lines.
+"""Breaks lines that are too wide to read.
 
-The code is read as tokens, so that nothing in a string or a comment is taken for code. A line goes on behind what binds
-its parts most loosely: the end of a statement, a comma, an assignment, an operator, all of them outside of brackets
-before any inside. What follows is indented further, by one more step for each bracket that is open. Comments go on
-behind a word; a comment behind code that is too wide for one line stands above it.
+Code is read as tokens, so that strings and comments are never taken for code. A line breaks after the token that binds
+most loosely: the end of a statement, a comma, an assignment, an operator; all of them outside of brackets before any
+inside. Continuation lines are indented further, by one more step for each open bracket. Comments break between words; a
+trailing comment that makes its line too wide moves above it.
 """
 
 import re
@@ -14,17 +14,17 @@ from math import ceil
 
 WIDEST = 120
 _ROOM = 40
-"""What a line has at least behind its indentation, however deep it stands."""
+"""The least width of a line after its indentation, however deep that is."""
 _PAD = 4
 _BLANKS = frozenset(" \t\n\r\f\v")
 _OPENING, _CLOSING = ("(", "[", "{"), (")", "]", "}")
 _NOTHING = (*_CLOSING, "")
-"""What stands behind a bracket that has nothing in it, or that ends a line."""
+"""The tokens after an opening bracket that is empty or ends a line."""
 _NO_CODE = r"""
     /\*.*?\*/ | //[^\n]*
     | "(?:[^"\\\n]|\\.)*" | '(?:[^'\\\n]|\\.)*'
 """
-"""Comments and strings: what is in them is no code, and some have several lines."""
+"""Comments and strings: their contents are not code, and some have several lines."""
 _LINE = re.compile(rf"""((?: {_NO_CODE} | [^\n"'/]+ | ["'/] )*)\n""", re.VERBOSE | re.DOTALL)
 _SYMBOL = re.compile(
     rf"""
@@ -36,7 +36,7 @@ _SYMBOL = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _STRINGS, _OPENED = 11, 12
-"""How tightly strings belong together that a compiler joins, and a bracket and what is in it."""
+"""How tightly adjacent strings, which a compiler joins, bind to each other, and a bracket to its contents."""
 _RANKS = {
     **dict.fromkeys((";",), 0),
     **dict.fromkeys((",",), 1),
@@ -51,33 +51,33 @@ _RANKS = {
     **dict.fromkeys(("*", "/", "%"), 10),
     **dict.fromkeys(_OPENING, _OPENED),
 }
-"""How tightly what stands before and behind these belongs together."""
+"""How tightly each token binds the code before and after it."""
 _SEPARATORS = (",", ";")
-"""What is followed by a blank; operators have one on each side, unless they have one operand or are parts of types."""
+"""Tokens that a blank follows; operators have one on each side, unless they are unary or part of a type."""
 _ON = " \\"
-"""What a directive goes on behind."""
+"""The end of a directive's line that continues."""
 _HEADS = ("if", "for", "while")
 
 
 @dataclass(frozen=True)
 class _Piece:
-    """Code that stays on one line, and how it goes on: the brackets open there, and how tightly the next is bound."""
+    """Code that cannot be broken. ``level``: how many brackets are open after it, and how tightly it binds the next."""
 
     text: str
-    """With the blank behind it."""
+    """With the trailing blank."""
     width: int
-    """Without the blank."""
+    """Without the trailing blank."""
     blank: int = 0
-    """The width of the blank."""
+    """The width of the trailing blank."""
     level: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True)
 class _Group:
-    """Pieces in the parts that the most loosely bound places among them make."""
+    """Pieces, split into parts where they bind most loosely."""
 
     pieces: Sequence[_Piece]
-    """Those of the whole statement."""
+    """The pieces of the whole statement."""
     first: int
     last: int
     width: int
@@ -87,12 +87,12 @@ class _Group:
 
     @property
     def text(self) -> str:
-        """Its code, with the blank behind it."""
+        """The code of the group, with the trailing blank."""
         return _text(self.pieces[self.first : self.last + 1])
 
 
 def folded(text: str) -> str:
-    """The text with its wide lines broken, and without blanks that end a line.
+    """The text with its wide lines broken, and without trailing blanks.
 
     >>> print(folded("    y = " + " + ".join(f"a{i} * (b + {i})" for i in range(10)) + ";"))
         y = a0 * (b + 0) + a1 * (b + 1) + a2 * (b + 2) + a3 * (b + 3) + a4 * (b + 4) + a5 * (b + 5) + a6 * (b + 6) +
@@ -102,7 +102,7 @@ def folded(text: str) -> str:
 
 
 def _lines(text: str) -> Iterator[str]:
-    """The lines of a text; only wide ones are read as tokens: of the others there are many more."""
+    """The lines of a text; only wide ones are read as tokens, since most are not wide."""
     is_directive = False
     for line in _LINE.findall(f"{text}\n"):
         is_directive = is_directive or line.lstrip().startswith("#")
@@ -116,7 +116,7 @@ def _lines(text: str) -> Iterator[str]:
 
 
 def _folded(symbols: list[str], indent: int, *, is_directive: bool) -> list[str]:
-    """A wide line; of a directive, all but the last go on behind a backslash."""
+    """Breaks a wide line; a directive continues with backslashes."""
     code = [symbol for symbol in symbols if symbol != "\\"] if is_directive else symbols
     code = code[1:] if code[0].isspace() else code
     if code[-1].startswith("/*") and len(code) > 1 and code == symbols[-len(code) :]:
@@ -139,7 +139,7 @@ def _folded(symbols: list[str], indent: int, *, is_directive: bool) -> list[str]
 
 
 def _macro(symbols: Sequence[str]) -> int:
-    """Where the body of a macro with parameters begins; 0 of all else."""
+    """The start of the body of a macro with parameters; 0 for anything else."""
     if symbols[:2] != ["#", "define"] or symbols[4:5] != ["("]:
         return 0
     end = symbols.index(")") + 1
@@ -147,7 +147,7 @@ def _macro(symbols: Sequence[str]) -> int:
 
 
 def _comment(text: str, indent: int) -> list[str]:
-    """A comment; where it has several lines, each goes on as it begins."""
+    """Breaks a comment; each of its lines continues with the prefix that it begins with."""
     found = []
     for line in (" " * indent + text).split("\n"):
         start = re.match(r"\s*(/\*|\*)?\s*", line)
@@ -174,7 +174,7 @@ def _filled(first: str, words: Sequence[str], mark: str, widest: int) -> list[st
 
 
 def _statements(symbols: list[str], indent: int, widest: int) -> list[str]:
-    """The statements of a line; one behind a condition or the head of a loop stands below it, as do bodies."""
+    """Breaks the statements of a line; one after a condition or a loop head moves below it, and so do bodies."""
     end = _head(symbols)
     if 0 < end < len(symbols):
         then = symbols[end + symbols[end].isspace() :]
@@ -194,7 +194,7 @@ def _statements(symbols: list[str], indent: int, widest: int) -> list[str]:
 
 
 def _placed(statement: Sequence[_Piece], start: str, indent: int, widest: int) -> list[str]:
-    """A statement behind the start of a line, by its structure, or on full lines where they are fewer."""
+    """Appends a statement to the start of a line, broken by its structure, or into full lines if that takes fewer."""
     group = _grouped(statement)
     by_structure, one_by_one = [start], [start]
     _place(group, by_structure, indent, widest)
@@ -202,13 +202,13 @@ def _placed(statement: Sequence[_Piece], start: str, indent: int, widest: int) -
     if least + 1 >= len(by_structure):
         return by_structure
     _fill(statement, one_by_one, indent, widest)
-    # Of brackets in brackets, a line for each would say less than full lines do.
+    # Nested brackets read better on full lines than on a line each.
     is_better = len(one_by_one) + 1 < len(by_structure) and max(map(len, one_by_one)) <= widest
     return one_by_one if is_better else by_structure
 
 
 def _head(symbols: Sequence[str]) -> int:
-    """Where the head of a statement ends that has another one behind it on the same line; 0 where none does."""
+    """The end of a statement's head that another statement follows on the same line; 0 if there is none."""
     if symbols[0] not in _HEADS or symbols[-1] == "{":
         return 0
     depth = 0
@@ -220,7 +220,7 @@ def _head(symbols: Sequence[str]) -> int:
 
 
 def _opened(symbols: Sequence[str]) -> int:
-    """Where the body of a function begins that stands on one line with its head; 0 where none does."""
+    """The start of a function's body that is on the same line as its head; 0 if there is none."""
     if symbols[-1] != "}":
         return 0
     words = [(at, symbol) for at, symbol in enumerate(symbols) if not symbol.isspace()]
@@ -231,7 +231,7 @@ def _opened(symbols: Sequence[str]) -> int:
 
 
 def _pieces(symbols: Sequence[str]) -> list[_Piece]:
-    """A line as what cannot be broken."""
+    """Splits a line into pieces that cannot be broken."""
     found: list[_Piece] = []
     now, open_, depth = "", "", 0
     for at, (symbol, after) in enumerate(pairwise([*symbols, ""])):
@@ -242,7 +242,7 @@ def _pieces(symbols: Sequence[str]) -> list[_Piece]:
             open_, depth = open_[:-1], max(depth - 1, 0)
         strings = _strings(symbol) if symbol[:1] == '"' and len(symbol) > WIDEST // 2 else [symbol]
         if strings[1:] and after == "," and (open_[-1:] == "{" or not (now or found)):
-            # An element of a list: without parentheses, compilers suspect that a comma is missing.
+            # An element of a list: without parentheses, compilers warn that a comma may be missing.
             strings[0], strings[-1] = f"({strings[0]}", f"{strings[-1]})"
         for one in strings[:-1]:
             found.append(_Piece(f"{now}{one} ", len(now + one), 1, (depth, _STRINGS)))
@@ -263,7 +263,7 @@ def _pieces(symbols: Sequence[str]) -> list[_Piece]:
 
 
 def _strings(literal: str) -> list[str]:
-    """A string as several that a compiler joins; none begins inside of an escape."""
+    """Splits a string into several that a compiler joins; none begins inside of an escape."""
     parts, now = [], ""
     for word in re.split(r"(?<= )", literal[1:-1]):
         if now and len(now) + len(word) > WIDEST - 6 * _PAD:
@@ -284,7 +284,7 @@ def _split(pieces: Sequence[_Piece]) -> list[Sequence[_Piece]]:
 
 
 def _grouped(pieces: Sequence[_Piece]) -> _Piece | _Group:
-    """The pieces of a statement as groups in groups, found in one pass: brackets can be as deep as the code is long."""
+    """Nests the pieces of a statement in groups, in one pass: brackets can be as deep as the code is long."""
     starts = [0, *accumulate([one.width + one.blank for one in pieces])]
     open_: list[tuple[tuple[int, int], int, list[_Piece | _Group]]] = []
     for at, one in enumerate(pieces):
@@ -302,7 +302,7 @@ def _grouped(pieces: Sequence[_Piece]) -> _Piece | _Group:
 
 
 def _place(group: _Piece | _Group, lines: list[str], indent: int, widest: int) -> None:
-    """Put a group behind the last line, and on further ones."""
+    """Append a group to the last line, and continue on new ones."""
     height, width = len(lines), len(lines[-1])
     if isinstance(group, _Piece) or width + group.width <= widest:
         lines[-1] += group.text
@@ -315,14 +315,14 @@ def _place(group: _Piece | _Group, lines: list[str], indent: int, widest: int) -
             lines.append(" " * indent + part.text)
             width = indent + part.width + part.blank
         else:
-            # It needs several lines: of its own, unless it is a value that is assigned.
+            # It needs several lines: new ones, unless it is the value of an assignment.
             lines += [" " * indent] * (at > 0 and group.level[1] != _RANKS["="])
             _place(part, lines, min(indent + _PAD * (len(lines) > height), widest - _ROOM), widest)
             width = len(lines[-1])
 
 
 def _fill(pieces: Sequence[_Piece], lines: list[str], indent: int, widest: int) -> None:
-    """Put pieces behind the last line, as many as fit, and on further ones; what a bracket opens stays with it."""
+    """Append pieces to the last line, as many as fit, then to new ones; a bracket stays with what it opens."""
     now, before, width = "", 0, len(lines[-1])
     for one in pieces:
         now += one.text

@@ -1,4 +1,4 @@
-"""Functions of integers for every dtype, in the words that C, CUDA and GLSL share."""
+"""Integer functions for every dtype, in the common subset of C, CUDA and GLSL."""
 
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -8,12 +8,12 @@ from openinfer.synth.targets.cstyle.support import SupportFunction
 
 _WIDTHS = (8, 16, 32, 64)
 INTEGERS = {f"i{bits}": f"int{bits}_t" for bits in _WIDTHS} | {f"u{bits}": f"uint{bits}_t" for bits in _WIDTHS}
-"""The types of integers, which have the same names in all these languages."""
+"""Integer types, which have the same names in all these languages."""
 
 
 @cache
 def integer_functions() -> Mapping[str, SupportFunction]:
-    """The functions of all integer dtypes by their names."""
+    """The functions of all integer dtypes, by name."""
     found: list[SupportFunction] = []
     integers = [one for one in DTYPES.values() if one.kind in ("int", "uint")]
     plain = [one for one in integers if not one.is_packed]
@@ -25,7 +25,7 @@ def integer_functions() -> Mapping[str, SupportFunction]:
 
 
 def _functions_of(dtype: DType) -> Iterable[SupportFunction]:
-    """Functions of one integer type. Left shifts, sizes and complements wrap."""
+    """The functions of one integer type. Left shifts, absolute values and complements wrap."""
     own, bits = f"oi_{dtype.name}", dtype.bits
     wide = f"oi_u{max(bits, 32)}"
     yield _function("not", dtype, f"{own}(~a)")
@@ -36,7 +36,7 @@ def _functions_of(dtype: DType) -> Iterable[SupportFunction]:
     yield _function("shr", dtype, f"{own}(b >= {bits} ? {'(a < 0 ? -1 : 0)' if dtype.kind == 'int' else '0'} : a >> b)")
     if dtype.kind == "int":
         half = 2 ** (bits - 1)
-        # The positive number alone would not fit.
+        # The number without its sign would not fit.
         least = f"-{half}" if bits < 32 else f"(-{half - 1} - 1)"
         yield _function("abs", dtype, f"a < 0 ? {own}(0 - {wide}(a)) : a")
         # The most negative number divided by -1 wraps to itself.
@@ -57,7 +57,7 @@ def _same_bits(source: DType, target: DType) -> SupportFunction:
 
 
 def _wrapped(dtype: DType) -> SupportFunction:
-    """What is left of a number in the bits that a packed element has."""
+    """Wraps a number to the bits that a packed element has."""
     own, name = dtype.compute.name, f"oi_wrap_{dtype.name}"
     mask, half = (1 << dtype.bits) - 1, 1 << (dtype.bits - 1)
     is_signed = dtype.kind == "int" and not dtype.values

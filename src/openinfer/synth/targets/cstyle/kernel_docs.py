@@ -1,4 +1,4 @@
-"""What stands above the function of a kernel: the nodes it computes, how, and what its parameters are."""
+"""The comment above the function of a kernel: the nodes it computes, the algorithms, and the parameters."""
 
 from collections.abc import Callable
 
@@ -8,11 +8,11 @@ from openinfer.synth.targets.cstyle.library import UsedKernel
 from openinfer.synth.targets.cstyle.names import comment
 
 _MOST_NODES = 12
-"""How many nodes are written out; of the others, only the numbers are."""
+"""The most nodes that are written out; of the others, only the numbers are."""
 
 
 def kernel_doc(used: UsedKernel, title: Callable[[int], str]) -> str:
-    """The comment above a kernel; ``title`` says a node in words."""
+    """The comment above a kernel; ``title`` describes a node in words."""
     groups = [_nodes(used, title), list(used.code.doc), _parameters(used)]
     lines = [line for group in groups if group for line in ("", *group)]
     return "\n".join(["/*", *(f" * {line}" if line else " *" for line in lines[1:]), " */", ""])
@@ -28,7 +28,7 @@ def _nodes(used: UsedKernel, title: Callable[[int], str]) -> list[str]:
 
 
 def _parameters(used: UsedKernel) -> list[str]:
-    """The parameters in use: types, and how weights are stored where that is not as in the model."""
+    """The parameters in use: types, and how weights are stored where that differs from the model."""
     own, unused, stored = (*used.kernel.inputs, *used.kernel.outputs), frozenset(used.code.unused), _stored(used)
     return [
         f"{shown.name}: {shown.dtype.name}[{', '.join(map(repr, shown.shape))}]{stored.get(buffer.name, _apart(shown))}"
@@ -43,7 +43,7 @@ def _apart(buffer: Buffer) -> str:
 
 
 def _stored(used: UsedKernel) -> dict[str, str]:
-    """What is to be said of parameters that are weights, alike in all calls."""
+    """Notes on parameters that are weights, where they are the same in all calls."""
     found: dict[str, set[str]] = {}
     for step in used.steps:
         for buffer, operand in zip(step.kernel.inputs, step.inputs, strict=True):

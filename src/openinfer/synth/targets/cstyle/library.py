@@ -1,4 +1,4 @@
-"""The kernels of a project as functions: two calls of the same kernel are one function."""
+"""The kernels of a project as functions: calls of the same kernel share one."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,33 +10,33 @@ from openinfer.synth.program.ir import KernelStep
 from openinfer.synth.targets.cstyle.statements import Printed
 
 PrintKernel: TypeAlias = Callable[[Kernel, str, int], Printed]
-"""How a language says a kernel as a function of a name, for calls in some number of parts."""
+"""Prints a kernel as a function with a given name, for calls that run it in a given number of parts."""
 
 
 @dataclass
 class UsedKernel:
-    """A kernel as a function, and the calls of it."""
+    """A kernel as a function, and the calls to it."""
 
     name: str
     kernel: Kernel
     parts: int
-    """In how many parts calls run it."""
+    """The number of parts that calls run it in."""
     code: Printed
     steps: list[KernelStep] = field(default_factory=list)
 
 
 @dataclass
 class KernelLibrary:
-    """Kernels by what they are: two calls of the same kernel are one function."""
+    """Kernels by their contents: calls of the same kernel share one function."""
 
     prefix: str
     printed: PrintKernel
     used: dict[tuple[str, int, tuple[bool, ...]], UsedKernel] = field(default_factory=dict)
     calls: list[tuple[UsedKernel, KernelStep]] = field(default_factory=list)
-    """All calls, in the order in which they stand in the source."""
+    """All calls, in source order."""
 
     def function(self, kernel: Kernel, step: KernelStep) -> UsedKernel:
-        """The function of a kernel."""
+        """The function of a kernel; records the call."""
         key = kernel_text(kernel), step.parts, tuple(one.space is Space.WEIGHTS for one in kernel.inputs)
         if key not in self.used:
             name = f"{self.prefix}_k{len(self.used)}_{kernel.name}"

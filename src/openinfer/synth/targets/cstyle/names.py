@@ -1,7 +1,7 @@
-"""Names in C: those of a graph or model reach comments and strings, escaped, and never become tokens by themselves.
+"""Names in C: those of a graph or model appear in comments and strings, escaped, and never as tokens of their own.
 
-Identifiers are generated. Where a name makes code easier to read, as in the fields of a header, it follows a prefix,
-so that no keyword and no macro is met; names of graphs are identifiers, those of models can be anything.
+Identifiers are generated. Where a name makes code easier to read, as in the fields of a header, it follows a prefix, so
+that it cannot clash with a keyword or macro. Names in graphs are identifiers; names in models can be anything.
 """
 
 import re
@@ -21,19 +21,19 @@ ttyent typeinfo uchar ucontext ulimit unctrl unistd unwind utime utmp utmpx vade
 wctype windows wordexp
 """
 _LIBRARIES = "c clone dl fanotify gcc inotify m main ns_o pkey res rt si trap util xdr"
-"""What linkers know, and what headers have before ``_init``, ``_free``, ``_status``, ``_TRACE`` or ``_FILES``."""
+"""Libraries that linkers know, and prefixes in headers of ``_init``, ``_free``, ``_status``, ``_TRACE``, ``_FILES``."""
 _STATUSES = "f r w x"
 """``X_OK`` and its like are in ``unistd.h``."""
 _TARGETS = """
 all all_build clean codegen continuous depend edit_cache example experimental help install list_install_components
 nightly package package_source preinstall rebuild_cache run_tests selftest test zero_check
 """
-"""What there is to be made in every project, by make or CMake."""
+"""The targets of make and CMake in every project."""
 _OWN = "block end i kernels runtime s support timed v weights"
-"""Our files, and the beginnings of names that those of the graph get."""
+"""Our own files, and the prefixes that names of the graph get."""
 _TAKEN = frozenset(" ".join([_HEADERS, _LIBRARIES, _STATUSES, _TARGETS, _OWN]).split())
 _FAMILIES = re.compile("(aio|atomic|cnd|epoll|inet6|mtx|posix|pthread|sem|thrd|tss)(_.*)?|[a-z0-9]*intrin|arm_.*")
-"""Names in which libraries have functions, types and macros that ours could meet."""
+"""Families of names in which libraries have functions, types and macros that ours could clash with."""
 
 
 def comment(text: str) -> str:
@@ -73,7 +73,7 @@ def string(text: str) -> str:
 
 
 def project_name(text: str) -> str:
-    """The nearest name that files and functions of a project can have: a C identifier that hides nothing.
+    """The nearest name that files and functions of a project can have: a C identifier that shadows nothing.
 
     >>> project_name("my-model.v2"), project_name("stdint"), project_name("3d*/"), project_name("int")
     ('my_model_v2', 'stdint_net', 'n3d', 'int')

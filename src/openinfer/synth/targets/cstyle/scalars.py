@@ -1,8 +1,8 @@
 """Scalar expressions in a C-family language.
 
 Arithmetic means exactly what the loop IR says: integers wrap (unsigned arithmetic underneath), floats are not
-contracted, minimum and maximum propagate NaN. Functions that a language lacks are called ``oi_...``; the support code
-has them.
+contracted, minimum and maximum propagate NaN. Functions that a language lacks are named ``oi_...`` and come from the
+support code.
 """
 
 from collections.abc import Callable
@@ -49,7 +49,7 @@ _ZERO = ExprText("0")
 
 
 _MOST_BITS = 31
-"""Integers are limited to fewer bits than they have."""
+"""Saturation is to fewer bits than the integers have."""
 
 
 class ScalarPrinter:
@@ -67,27 +67,27 @@ class ScalarPrinter:
         self._wrapping = WrappingArithmetic(self.code, dialect, self.widths)
 
     def counts(self, *variables: ScalarVar, most: int | None = None) -> str:
-        """Variables are indices of loops from here on, up to a position that is known or not; their type."""
+        """Declares loop indices, with an upper bound if one is known; returns their type."""
         for one in variables:
             self.positions.add(one.name)
             self.widths.declare(one.name, None if most is None else (0, most))
         return self.dialect.index if most is None else self.widths.of((0, most))
 
     def need(self, function: Need) -> str:
-        """The name of a support function, which is now needed."""
+        """The name of a support function, which is recorded as needed."""
         self.needs.add(function)
         return need_name(function)
 
     def text(self, value: Scalar) -> str:
-        """An expression as text that stands by itself: in a statement, as an argument or an index."""
+        """An expression as text on its own: in a statement, as an argument or an index."""
         return self.code(value).text
 
     def operand(self, value: Scalar) -> str:
-        """An expression as text that can be an operand of anything."""
+        """An expression as text that can be an operand of any operator."""
         return self.code(value).atom
 
     def code(self, value: Scalar) -> ExprText:
-        """An expression, and how tightly it binds."""
+        """An expression, and its precedence."""
         match value:
             case Const(number, dtype):
                 if isinstance(number, Dim):
@@ -128,7 +128,7 @@ class ScalarPrinter:
                 raise TypeError(value)
 
     def constant(self, let: Let) -> str:
-        """The declaration of a value with a name."""
+        """The declaration of a named value."""
         is_integer = let.var.dtype.kind in ("int", "uint")
         ends = self.widths.interval(let.value) if is_integer else None
         text = self._declared(self.dialect.constant, let, ends)
@@ -181,7 +181,7 @@ class ScalarPrinter:
         return joined(ExprText(element), "!=", _ZERO) if dtype.kind == "bool" else ExprText(element)
 
     def store(self, buffer: Buffer, offset: str, value: Scalar) -> str:
-        """A statement that puts a value into an element."""
+        """A statement that stores a value in an element."""
         name, dtype, text = self._name_of(buffer), buffer.dtype, self.text(value)
         if dtype.is_packed:
             function = self.need(f"oi_store_{dtype.name}")
@@ -201,7 +201,7 @@ class ScalarPrinter:
         return code
 
     def _compare(self, op: str, left: Scalar, right: Scalar) -> ExprText:
-        """A comparison; one of integers whose outcome is known, in a form that compilers do not warn about."""
+        """A comparison; if it is of integers and its outcome is known, in a form that compilers do not warn about."""
         outcome = _outcome(op, left, right, self.widths)
         if outcome is not None:
             known = right if isinstance(left, Const) else left
@@ -217,7 +217,7 @@ class ScalarPrinter:
     # --- arithmetic -----------------------------------------------------------------------------------------------
 
     def _function(self, name: str, dtype: DType, *operands: ExprText, about: DType | None = None) -> ExprText:
-        """A call of what the language has itself, or of a support function."""
+        """A call of a builtin of the language, or of a support function."""
         kind = self.dialect.kind_of(dtype)
         own = None if about is None else self.dialect.about.get((name, about.name))
         own = own or self.dialect.functions.get((name, kind))
@@ -231,7 +231,7 @@ class ScalarPrinter:
         dtype, code = value.operand.dtype, self.code(value.operand)
         match value.op:
             case "neg" if dtype.kind == "float":
-                # Two signs in a row would be another operator.
+                # Two minus signs in a row would be another operator.
                 return ExprText(f"-{code.atom if code.text.startswith('-') else code.inside(Rank.UNARY)}", Rank.UNARY)
             case "neg":
                 negative = Binary("sub", Const(0, dtype), value.operand)
@@ -276,12 +276,12 @@ class ScalarPrinter:
             return self._wrapping.code(value)
         if dtype.kind == "uint":
             return converted(self.dialect, dtype, joined(left, OPERATORS[op], right))
-        # Nothing goes wrong with divisors that are positive.
+        # With a positive divisor, the operator cannot fail.
         is_plain = interval(value.right, self.ranges)[0] >= 1
         return joined(left, OPERATORS[op], right) if is_plain else self._function(op, dtype, left, right)
 
     def _position(self, value: Binary, left: ExprText, right: ExprText) -> ExprText:
-        """Arithmetic on positions of two types: in the narrower one where all of it fits, else in the wider one."""
+        """Arithmetic on positions of two types: in the narrower one if all of it fits, else in the wider one."""
         op, widths = value.op, self.widths
         is_narrow = widths.is_narrow(value)
         is_known = op in OPERATORS and (op not in ("div", "rem") or widths.interval(value.right)[0] >= 1)
@@ -294,7 +294,7 @@ class ScalarPrinter:
         return joined(left, OPERATORS[op], right)
 
     def is_position(self, value: Scalar) -> bool:
-        """Whether an integer is a position in memory, and not one of the values there, which wrap."""
+        """Whether an integer is a position in memory, rather than a value from memory, which wraps."""
         if self._in_offset or isinstance(value, Const):
             return True
         if isinstance(value, ScalarVar):
@@ -306,7 +306,7 @@ class ScalarPrinter:
         if dtype.kind == "bool":
             return joined(code, "!=", _ZERO)
         if self.widths.is_same_type(value, operand):
-            return code  # A position that is as wide.
+            return code  # A position of the same width.
         is_narrow = dtype is INDEX and self.widths.is_narrow(value)
         function = None if is_narrow else self.dialect.casts.get((operand.dtype.name, self.dialect.kind_of(dtype)))
         if function is not None:
@@ -325,19 +325,19 @@ class ScalarPrinter:
 
 
 def _is_open_remainder(value: Binary, widths: Widths) -> bool:
-    """Whether the language does not say what a remainder is, since it may be one of a negative number."""
+    """Whether the language leaves a remainder undefined, since an operand may be negative."""
     if widths.dialect.negative_remainders or (value.dtype is not INDEX and value.dtype.kind != "int"):
         return False
     return min(widths.interval(one)[0] for one in (value.left, value.right)) < 0
 
 
 def _is_small(value: Scalar) -> bool:
-    """Whether a value is an integer of fewer than 32 bits, straight from memory."""
+    """Whether a value is an integer of fewer than 32 bits, loaded directly from memory."""
     return isinstance(value, Load) and value.dtype.kind in ("int", "uint") and value.dtype.bits < 32
 
 
 def _limitable(printer: ScalarPrinter, value: Scalar) -> str:
-    """What is limited afterwards: steps and what is added to them need not be before, if sums saturate."""
+    """A value that is saturated afterwards: ``steps`` and sums with them need no limits of their own before that."""
     match value:
         case Binary("add", Unary("steps") as steps, point):
             return f"{printer.need('oi_qadd')}({_limitable(printer, steps)}, {printer.text(point)})"
@@ -348,7 +348,7 @@ def _limitable(printer: ScalarPrinter, value: Scalar) -> str:
 
 
 def _term(printer: ScalarPrinter, value: Scalar) -> ExprText:
-    """A value that arithmetic is done with, or what arithmetic is done with is made of."""
+    """An operand of arithmetic, or a value that may become one; 0 is spelled as the dialect's ``zeros`` say."""
     zeros = printer.dialect.zeros
     match value:
         case Const(number, dtype) if dtype.name in zeros and number == 0:
@@ -359,9 +359,9 @@ def _term(printer: ScalarPrinter, value: Scalar) -> ExprText:
 
 
 def size_code(expr: Expr, named: Callable[[str], str] = "s_{}".format, *, negative_remainders: bool = True) -> ExprText:
-    """An expression over dynamic sizes; ``named`` says what a size is called there.
+    """An expression over dynamic sizes; ``named`` gives the name of a size in the code.
 
-    ``negative_remainders``: whether ``%`` is what it is in C where a number is negative.
+    ``negative_remainders``: whether ``%`` of negative numbers means what it does in C.
     """
     match expr:
         case Num(value):
@@ -375,18 +375,18 @@ def size_code(expr: Expr, named: Callable[[str], str] = "s_{}".format, *, negati
             found = joined(one, op, other)
             if op not in "/%" or not _may_be_negative(left):
                 return found
-            # Sizes divide rounding down, these languages towards zero; divisors are positive.
+            # Division of sizes rounds down, that of these languages towards zero; divisors are positive.
             below = joined(joined(one, "%", other), "<", _ZERO)
             if not negative_remainders:
                 quotient = joined(one, "/", other)
                 above = joined(joined(quotient, "*", other), ">", one)
-                below = ExprText(f"{above.text} ? 1 : 0", Rank.CHOICE)  # a truth value may be no number, either
+                below = ExprText(f"{above.text} ? 1 : 0", Rank.CHOICE)  # a bool may not be a number either
                 found = found if op == "/" else joined(one, "-", joined(quotient, "*", other))
             return joined(found, "-", below) if op == "/" else joined(found, "+", joined(below, "*", other))
 
 
 def _may_be_negative(expr: Expr) -> bool:
-    """Whether a subtraction or a sign is anywhere in an expression over sizes, which are not negative."""
+    """Whether an expression over sizes, which are not negative, contains a subtraction or a minus sign."""
     match expr:
         case Num(value):
             return value < 0
@@ -399,20 +399,20 @@ def _may_be_negative(expr: Expr) -> bool:
 
 
 def _hexadecimal(code: ExprText) -> ExprText:
-    """A decimal number in front of ``^``: gcc 13 takes 2^8 and 10^3 for powers that went wrong."""
+    """A decimal number before ``^`` in hexadecimal: gcc 13 takes 2^8 and 10^3 for mistaken powers."""
     digits = code.text.rstrip("uUlL")
     return ExprText(hex(int(digits)) + code.text[len(digits) :]) if digits.isdecimal() else code
 
 
 def _is_truth(value: Scalar) -> bool:
-    """Whether an integer is a truth value, 0 or 1: compilers see through casts, and warn of comparing it with more."""
+    """Whether an integer is a bool, 0 or 1: compilers see through casts, and warn about comparing it with more."""
     while isinstance(value, Cast) and value.dtype.kind != "float":
         value = value.operand
     return value.dtype.kind == "bool"
 
 
 def _outcome(op: str, left: Scalar, right: Scalar, widths: Widths) -> bool | None:
-    """What a comparison of integers always says: of one with itself, or with the end of what its type holds."""
+    """The outcome of a comparison of integers that is always the same: with itself, or with a limit of its type."""
     if left.dtype.kind == "float":
         return None
     if left == right:
@@ -435,7 +435,7 @@ def _outcome(op: str, left: Scalar, right: Scalar, widths: Widths) -> bool | Non
 
 
 def _limited(value: Binary) -> tuple[Scalar, str, int] | None:
-    """What is limited to a number of bits, by which function, and to how many."""
+    """Matches saturation to a number of bits: the operand, the function that saturates it, and the number of bits."""
     match value:
         case Binary("max", Binary("min", operand, Const(high)), Const(low)) if value.dtype.name == "i32":
             bits = int(high).bit_length()

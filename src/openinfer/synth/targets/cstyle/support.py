@@ -1,14 +1,14 @@
 """Support functions: what expressions call and a language lacks.
 
-Only those that are needed are emitted, after those that they call. Most are text in files, where a line ``//: NAME``
-stands before each; some are generated for every dtype. Both are known by their names, and what they call is found in
-their text; a helper that stands behind another name is called by naming that too: ``//: NAME NEEDS...``. Those with
-parameters of their own, as the inner loops of contractions, are records that know their text.
+Only the functions that are needed are emitted, after those that they call. Most are text in files, each below a line
+``//: NAME``; some are generated for every dtype. Both are found by name, and what they call is found in their text; to
+call a function that is defined under another name, list that name: ``//: NAME NEEDS...``. Functions with parameters of
+their own, such as the inner loops of contractions, are records that contain their text.
 
-What kernels call has one source for all languages, in ``runtime/``. It is written in what C, CUDA and GLSL share, and
-in words for what they say in different ways: ``oi_u32(x)`` converts, ``oi_bits_f32_u32(x)`` looks at bits,
-``oi_make(type, first, second)`` is a struct, ``OI_TABLE`` begins a table and ``OI_FUNCTION`` a function. A language
-brings its words as definitions like the others.
+Functions that kernels call have one source for all languages, in ``runtime/``. It is written in the common subset of C,
+CUDA and GLSL, with macros for what they spell differently: ``oi_u32(x)`` converts, ``oi_bits_f32_u32(x)`` reinterprets
+bits, ``oi_make(type, first, second)`` makes a struct, ``OI_TABLE`` begins a table and ``OI_FUNCTION`` a function. A
+language brings its own definitions of them.
 """
 
 import re
@@ -22,7 +22,7 @@ _MARK = re.compile(r"^//: (.*)\n", re.MULTILINE)
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _NAME = re.compile(r"\b(?:oi|OI)_\w+")
 _CONDITION = re.compile(r"^#if (\w+)(?: & (\d+))?\n((?:(?!#).*\n)*)(?:#else\n((?:(?!#).*\n)*))?#endif\n", re.MULTILINE)
-"""Text that stands there if a word is not 0, or has some bit; and text that stands there otherwise."""
+"""A conditional: the text if a word is not 0, or has some bit set, and the text otherwise."""
 
 
 class Definition(Protocol):
@@ -30,11 +30,11 @@ class Definition(Protocol):
 
     @property
     def name(self) -> str:
-        """What code calls it: one name has one text."""
+        """Its name in code: one name has one text."""
 
     @property
     def needs(self) -> tuple["Need", ...]:
-        """What must stand before it."""
+        """What must be defined before it."""
 
     @property
     def text(self) -> str:
@@ -42,12 +42,12 @@ class Definition(Protocol):
 
 
 Need: TypeAlias = str | Definition
-"""What code needs of support code: a function by its name, or one that brings its text."""
+"""A dependency on support code: a function by name, or a definition with its text."""
 
 
 @dataclass(frozen=True)
 class SupportFunction:
-    """A function whose text is known."""
+    """A function with its text."""
 
     name: str
     needs: tuple[Need, ...]
@@ -61,16 +61,16 @@ class Support:
     folders: tuple[tuple[str, str], ...]
     """Packages, and the folders in them that hold the files."""
     generated: Callable[[], Mapping[str, Definition]]
-    """Functions that exist for every dtype, by their names."""
+    """Functions that exist for every dtype, by name."""
     known: Mapping[str, int] = field(default_factory=dict)
-    """Words of conditions whose values are known: only the text that they choose is there."""
+    """Words in conditionals whose values are known: only the text that they select is emitted."""
 
     def knowing(self, words: Mapping[str, int]) -> "Support":
-        """The same functions for a device of which more is known than a compiler could be asked."""
+        """The same functions, for a device about which more is known than its compiler can test."""
         return replace(self, known={**self.known, **words})
 
     def code(self, needs: Iterable[Need]) -> str:
-        """The definitions of what is needed and all they call, in an order that compiles."""
+        """The definitions of what is needed and of all that it calls, in an order that compiles."""
         done: dict[str, str] = {}
         for need in sorted(set(needs), key=need_name):
             self._define(need, done)
@@ -86,7 +86,7 @@ class Support:
         done[name] = found.text
 
     def _called(self, name: str) -> Definition:
-        """A function by its name, with all that its text calls."""
+        """A function by name, which needs all that its text calls."""
         found = self._named(name)
         assert found is not None, name
         text = self._chosen(found.text) if self.known else found.text
@@ -111,7 +111,7 @@ class Support:
 
 
 def _spaced(definitions: Iterable[str]) -> str:
-    """Definitions one after the other, with an empty line around each that has several lines."""
+    """Definitions in sequence, with an empty line around each that has several lines."""
     found, was_long = "", False
     for text in definitions:
         is_long = text.count("\n") > 1
@@ -122,18 +122,18 @@ def _spaced(definitions: Iterable[str]) -> str:
 
 @cache
 def _names_in(text: str) -> tuple[str, ...]:
-    """The names of support code that a text mentions, in the order in which it does."""
+    """The names of support code in a text, in order."""
     return tuple(dict.fromkeys(_NAME.findall(_COMMENT.sub("", text))))
 
 
 def need_name(need: Need) -> str:
-    """The name by which code calls something of support code."""
+    """The name in code of a dependency on support code."""
     return need if isinstance(need, str) else need.name
 
 
 @cache
 def _in_files(package: str, folder: str) -> dict[str, SupportFunction]:
-    """All functions of the files of a folder."""
+    """All functions in the files of a folder."""
     found: dict[str, SupportFunction] = {}
     for file in sorted((files(package) / folder).iterdir(), key=lambda one: one.name):
         parts = _MARK.split(file.read_text(encoding="ascii"))

@@ -20,19 +20,19 @@ class KernelWriter(Protocol):
 
     @property
     def parts(self) -> int:
-        """In how many parts the kernel runs."""
+        """The number of parts that the kernel runs in."""
 
     def line(self, depth: int, text: str) -> None:
-        """One more line."""
+        """Adds a line."""
 
     def body(self, statements: tuple[Statement, ...], depth: int) -> None:
-        """Statements, as the printer prints them."""
+        """Prints statements."""
 
     def loop(self, loop: For, first: str, last: str, depth: int) -> None:
-        """A plain loop over some of the iterations."""
+        """Prints a plain loop over some of the iterations."""
 
     def note(self, algorithm: str) -> None:
-        """Name an algorithm in the kernel's documentation."""
+        """Names an algorithm in the kernel's documentation."""
 
 
 PrintLoop: TypeAlias = Callable[[For, KernelWriter, int], None]
@@ -41,12 +41,12 @@ PrintContraction: TypeAlias = Callable[[Contraction, KernelWriter, int], None]
 
 
 def plain(one: Contraction, writer: KernelWriter, depth: int) -> None:
-    """A contraction as loops over one accumulator."""
+    """Prints a contraction as loops over one accumulator."""
     as_loops(expanded(one), one, writer, depth)
 
 
 def as_loops(statements: tuple[Statement, ...], one: Contraction, writer: KernelWriter, depth: int) -> None:
-    """The loops that a contraction has become; without any, the accumulator gets a scope of its own."""
+    """Prints a contraction's loops; if it has no free indices, the accumulator gets a scope of its own."""
     if one.free:
         writer.body(statements, depth)
         return
@@ -56,7 +56,7 @@ def as_loops(statements: tuple[Statement, ...], one: Contraction, writer: Kernel
 
 
 def without_trivial_loops(kernel: Kernel) -> Kernel:
-    """A kernel less its loops of zero or one iteration, and with names for what it repeats."""
+    """A kernel without zero-trip and single-iteration loops, and with names for repeated expressions."""
     buffers = (*kernel.inputs, *kernel.outputs, *kernel.scratch)
     return replace(kernel, body=with_names(straightened(kernel.body), {one.name for one in buffers}))
 
@@ -66,14 +66,14 @@ class Templates:
     """How a target prints what its schedule has decided."""
 
     prepared: Callable[[Kernel], Kernel] = without_trivial_loops
-    """The kernel whose statements are printed."""
+    """Prepares the kernel whose statements are printed."""
     contraction: PrintContraction = plain
     loops: Mapping[Bind, PrintLoop] = field(default_factory=dict)
-    """Loops by what their iterations are bound to; all others are plain ones."""
+    """Printers of loops, by what iterations are bound to; all other loops are plain."""
     statements: Mapping[type[Statement], PrintStatement] = field(default_factory=dict)
-    """Statements by their types, which only schedules for threads have."""
+    """Printers of statements, by type, for those that only schedules for threads have."""
     names: frozenset[str] = frozenset()
-    """Variables that the templates bring: no buffer may have such a name."""
+    """Variables that the templates introduce: no buffer may have such a name."""
 
 
 PLAIN = Templates()

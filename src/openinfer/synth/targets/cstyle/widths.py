@@ -1,7 +1,7 @@
-"""How wide the code of positions is, in a language that has two types for them.
+"""The width of positions, in a language that has two types for them.
 
-A position whose every value is proved to fit has the narrower type, and so has arithmetic if all its parts and its
-exact result fit. What is not proved has the wider type; where both meet, the language itself widens the narrower one.
+A position has the narrower type if all its values are proved to fit, and arithmetic has it if all operands and the
+exact result fit. Everything else has the wider type; where both meet, the language itself widens the narrower one.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -37,7 +37,7 @@ from openinfer.synth.targets.cstyle.dialect import Dialect
 NARROW_BITS = 32
 _LIMIT = 2 ** (NARROW_BITS - 1)
 _HALF = _LIMIT // 2
-"""Two numbers that are smaller have a sum that fits."""
+"""The sum of two numbers of smaller magnitude fits."""
 
 
 def is_small(*ends: int) -> bool:
@@ -52,15 +52,15 @@ def fits_narrow(ends: Interval) -> bool:
 
 @dataclass
 class Widths:
-    """What is known of the positions in a kernel: their ranges, and which have the narrower type."""
+    """What is known about the positions in a kernel: their ranges, and which have the narrower type."""
 
     dialect: Dialect
     ranges: dict[str, Interval] = field(default_factory=dict)
-    """What variables of integers can be, where more is known of them than their type."""
+    """The ranges of integer variables, where more is known about them than their type."""
     sizes: Mapping[str, int] = field(default_factory=dict)
     """The dynamic sizes that have the narrower type, with their bounds."""
     locals: Mapping[str, Interval] = field(default_factory=dict)
-    """What variables of positions that change can be."""
+    """The ranges of mutable variables for positions."""
     _narrow: set[str] = field(default_factory=set)
     _facts: RangeFacts = ()
 
@@ -70,19 +70,19 @@ class Widths:
         return self.dialect.narrow is not None
 
     def of(self, ends: Interval) -> str:
-        """The type of a position that can be anything in an interval."""
+        """The type of a position with this range."""
         return self.dialect.narrow if self.dialect.narrow is not None and fits_narrow(ends) else self.dialect.index
 
     def interval(self, value: Scalar) -> Interval:
-        """What an integer can be where it is computed."""
+        """The range of an integer at the point where it is computed."""
         return interval(value, self.ranges, facts=self._facts if self.has_two else None)
 
     def fits(self, value: Binary) -> bool:
-        """Whether arithmetic has a result that its type holds, where it is computed."""
+        """Whether the result of arithmetic fits its type, at the point where it is computed."""
         return fits(value, self.ranges, self._facts)
 
     def declare(self, name: str, ends: Interval | None) -> str:
-        """The type of a variable that is declared now; None in place of what it can be means that nothing is known."""
+        """Declares a variable with a range, None if nothing is known about it; returns its type."""
         self._narrow.discard(name)
         self.ranges.pop(name, None)
         if ends is None:
@@ -93,18 +93,18 @@ class Widths:
         return self.of(ends)
 
     def narrowed(self, one: Let | Local | SetLocal, code: ExprText) -> ExprText:
-        """The code of a value in the type of the variable that it is given to."""
+        """The code of a value, in the type of the variable that it is assigned to."""
         if one.var.dtype is not INDEX or not self.is_narrow(one.var) or self.is_narrow(one.value):
             return code
         return ExprText(self.dialect.converted(DTYPES["i32"], code.inside(Rank.UNARY)), Rank.UNARY)
 
     def partial(self, var: ScalarVar, names: Iterable[str], *, is_product: bool) -> str:
-        """The type of partial results of a variable, which are called by these names from here on."""
+        """Declares the names of a variable's partial results; returns their type."""
         if var.dtype is not INDEX:
             return self.dialect.type_of(var.dtype)
         ends = self.ranges.get(var.name)
         if ends is not None:
-            # A partial sum begins with 0, whatever the variable has been before, and changes by as much at most.
+            # A partial sum begins at 0, whatever the variable was before, and changes by no more than the variable can.
             ends = min(ends[0], ends[0] - ends[1]), max(ends[1], ends[1] - ends[0])
         is_known = ends is not None and is_small(*ends) and not is_product
         for name in names:
@@ -113,7 +113,7 @@ class Widths:
 
     @contextmanager
     def where(self, condition: Scalar, *, holds: bool) -> Iterator[None]:
-        """What is computed meanwhile is computed only where a condition holds, or does not."""
+        """A context for code that is computed only where a condition holds, or does not."""
         before = self._facts
         self._facts = (*before, *facts_of(condition, self.ranges, before, holds=holds))
         yield
@@ -121,7 +121,7 @@ class Widths:
 
     @contextmanager
     def inside(self, buffer: Buffer, index: tuple[Scalar, ...]) -> Iterator[None]:
-        """What is computed meanwhile is the place of an element: the index has been checked, or cannot be outside."""
+        """A context for code that computes an element's position: its index was checked, or is always in bounds."""
         before = self._facts
         if self.has_two:
             pairs = zip(index, buffer.shape, strict=True)
@@ -138,7 +138,7 @@ class Widths:
             case Const(Dim() as number):
                 return self.holds(number)
             case Const(number):
-                return abs(number) < _LIMIT  # the least of all has no literal
+                return abs(number) < _LIMIT  # the minimum has no literal
             case ScalarVar(name):
                 return name in self._narrow
             case Cast():
@@ -166,7 +166,7 @@ class Widths:
         return fits(value, self.ranges, self._facts, NARROW_BITS)
 
     def is_wide(self, value: Scalar) -> bool:
-        """Whether code of an integer has its width: numbers of 64 bits are written as if they had 32."""
+        """Whether the code of an integer has the width of its type: 64-bit literals are written as if they had 32."""
         if value.dtype.bits <= NARROW_BITS:
             return True
         if value.dtype is INDEX and self.is_narrow(value):
@@ -184,7 +184,7 @@ class Widths:
                 return True
 
     def is_same_type(self, value: Cast, operand: Scalar) -> bool:
-        """Whether a cast changes nothing: the code of its operand has its type, or is a number."""
+        """Whether a cast changes nothing: the code of its operand has the same type, or is a literal."""
         if self._type(operand) == self._type(value):
             return True
         is_number = isinstance(operand, Const) and not isinstance(operand.value, Dim)
@@ -201,7 +201,7 @@ class Widths:
         return _held(number.expr, self.sizes) is not None
 
     def size_named(self, number: Dim) -> Callable[[str], str]:
-        """What sizes are called in the code of an extent: they are widened where it does not fit."""
+        """The names of sizes in the code of an extent: they are widened if it does not fit."""
         if not self.sizes or self.holds(number):
             return "s_{}".format
 
@@ -215,7 +215,7 @@ class Widths:
 def narrow_sizes(kernel: Kernel, bounds: Mapping[str, int]) -> dict[str, int]:
     """The dynamic sizes that have the narrower type in a kernel, given the bounds of all.
 
-    Templates spell extents, and what they compute of these, as they are: all must fit, or else no size is narrower.
+    Templates print extents, and arithmetic on them, without casts: all must fit, or else no size is narrower.
     """
     found = {name: bound for name, bound in bounds.items() if 0 <= bound < _LIMIT}
     for one in walk(kernel.body):
@@ -227,7 +227,7 @@ def narrow_sizes(kernel: Kernel, bounds: Mapping[str, int]) -> dict[str, int]:
 
 
 def _held(expr: Expr, bounds: Mapping[str, int]) -> Interval | None:
-    """What an expression over sizes can be; None where it, or a part of it, may not fit the narrower type."""
+    """The range of an expression over sizes; None if it, or a part of it, may not fit the narrower type."""
     match expr:
         case Num(value):
             ends: Interval = (value, value)

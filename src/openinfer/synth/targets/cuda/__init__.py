@@ -1,1 +1,1 @@
-"""CUDA: the words in which its device code says what the functions of kernels share with other languages."""
+"""The CUDA target: how kernel code that is shared with other languages is spelled in CUDA C++."""

@@ -1,4 +1,4 @@
-"""What builds a CUDA project: a Makefile and CMake's lists. nvcc compiles kernels, and finds CUDA for the host."""
+"""Build files of a CUDA project: a Makefile and CMakeLists.txt. nvcc compiles kernels and finds CUDA for the host."""
 
 from pathlib import PurePosixPath
 
@@ -13,10 +13,10 @@ _MISSING = "there is no nvcc: install the CUDA toolkit (https://developer.nvidia
 
 
 def architecture_flag(name: str) -> str:
-    """What nvcc is told of an architecture.
+    """The flag that selects an architecture for nvcc.
 
-    One whose name ends in a letter has instructions of its own, and its code runs nowhere else: without the short form,
-    which compiles everything once more for others.
+    An architecture whose name ends in a letter has instructions of its own, and its code runs nowhere else. It does not
+    use the short form, which would compile everything once more for others.
 
     >>> architecture_flag("sm_90a"), architecture_flag("sm_80"), architecture_flag("native")
     ('-gencode=arch=compute_90a,code=sm_90a', '-arch=sm_80', '-arch=native')
@@ -81,7 +81,7 @@ build/{program}: {program}/main.c build/lib{name}.a
 
 
 def cmake_lists(name: str, options: ProjectOptions, *, has_selftest: bool) -> str:
-    """The same for CMake; the library is a target that other projects can link."""
+    """The same targets for CMake; other projects can link the library."""
     language = "C CUDA ASM" if options.weights == "incbin" else "C CUDA"
     argument = " ${CMAKE_CURRENT_SOURCE_DIR}/src/weights.bin" if options.weights == "file" else ""
     flags = " ".join([*(one for one in FLAGS if not one.startswith("-std")), *options.flags])

@@ -1,7 +1,7 @@
 """CUDA C++ as a dialect: its types, numbers and builtins, and how a launch becomes a kernel.
 
-Numbers, casts and operators are those of C. What C leaves to its compiler is settled by options here: nothing is fused,
-quotients and roots are exact, subnormal numbers are kept (``FLAGS``).
+Numbers, casts and operators are those of C. Compiler flags (``FLAGS``) settle what C leaves open: nothing is fused,
+division and square roots are exact, subnormal numbers are kept.
 """
 
 from collections.abc import Sequence
@@ -20,20 +20,20 @@ from openinfer.synth.targets.cuda.tile_code import tile_memory
 
 PAD = "    "
 FLAGS = ("-std=c++17", "-fmad=false", "-prec-div=true", "-prec-sqrt=true", "-ftz=false")
-"""What the compiler is told so that arithmetic is what the code says."""
+"""Compiler flags that make arithmetic follow the code exactly."""
 TYPES = {"f32": "float", "f64": "double", "bool": "bool", "index": "int64_t", **INTEGERS}
 """The types of values, by compute dtype."""
 
 
 def _stored(dtype: DType) -> str:
-    """Elements that share bytes are in words, which threads change by atomics."""
+    """The type of an element in memory; packed elements are in words, which threads update with atomics."""
     if dtype.is_packed:
         return "uint32_t"
     return INTEGERS[f"u{dtype.bits}"] if dtype.is_small_float or dtype.kind == "bool" else TYPES[dtype.name]
 
 
 def _functions() -> dict[tuple[str, str], Own]:
-    """NaN and infinity are known by their bits."""
+    """NaN and infinity are tested by their bits."""
     found = {("abs", "f32"): Own("fabsf({0})"), ("abs", "f64"): Own("fabs({0})")}
     for name, bits, most, infinite in (
         ("f32", "__float_as_uint({0})", "0x7fffffffu", "0x7f800000u"),
@@ -50,24 +50,24 @@ def _functions() -> dict[tuple[str, str], Own]:
 
 @dataclass(frozen=True)
 class KernelFrame:
-    """What a kernel is beside its statements."""
+    """The properties of a kernel apart from its statements."""
 
     group: int
-    """Threads of its groups."""
+    """Threads per group."""
     is_guarded: bool = False
-    """Whether it relies on what an earlier launch has checked."""
+    """Whether it relies on the checks of an earlier launch."""
     is_guarded_late: bool = False
-    """Whether ``Unfailed`` is where it ends, if an earlier launch has failed."""
+    """Whether it exits at ``Unfailed`` instead of at the start if an earlier launch has failed."""
     is_early: bool = False
-    """Whether it begins while the launch before it still runs, and looks at nothing of that before ``Ready``."""
+    """Whether it starts while the previous launch still runs, and reads none of its results before ``Ready``."""
     knows_weights: bool = False
-    """Whether it says of weights that nothing writes them."""
+    """Whether it declares that nothing writes weights."""
     has_tiles: bool = False
-    """Whether memory of its groups is tiles, for which a launch asks."""
+    """Whether its shared memory consists of tiles, allocated at launch."""
 
     @property
     def guard(self) -> list[str]:
-        """What looks whether an earlier launch has failed."""
+        """The check whether an earlier launch has failed."""
         found = "own != 0u && *status < own"
         whole = f"const bool is_stopped = {found};" if self.is_guarded_late else f"if ({found}) return;"
         return [whole] * self.is_guarded
@@ -78,7 +78,7 @@ def _framed(dialect: Dialect, kernel: KernelSignature, lines: Sequence[str], *, 
     given = [one for one in kernel.memory if one.space not in (Space.OWN, Space.GROUP)]
     written = {one.name for one in (*kernel.outputs, *kernel.scratch)}
     parameters = [
-        f"{'' if one.name in written else 'const '}{dialect.stored_type(one.dtype)} *{_alone(one, frame)}{one.name}"
+        f"{'' if one.name in written else 'const '}{dialect.stored_type(one.dtype)} *{_restrict(one, frame)}{one.name}"
         for one in given
         if one.name not in kernel.unused
     ]
@@ -95,7 +95,7 @@ def _framed(dialect: Dialect, kernel: KernelSignature, lines: Sequence[str], *, 
     return Framed(f"{text}\n", f"{head};")
 
 
-def _alone(one: Buffer, frame: KernelFrame) -> str:
+def _restrict(one: Buffer, frame: KernelFrame) -> str:
     return "__restrict__ " if frame.knows_weights and one.space is Space.WEIGHTS else ""
 
 
@@ -112,7 +112,7 @@ or_eq own private protected public register reinterpret_cast return short signed
 static_cast status struct switch template this thread_local throw true try typedef typeid typename union unsigned using
 virtual void volatile wchar_t while xor xor_eq
 """
-"""Keywords, and names that kernels have for themselves."""
+"""Keywords, and names that kernels use themselves."""
 
 CUDA = Dialect(
     types=TYPES,
@@ -130,5 +130,5 @@ CUDA = Dialect(
 
 
 def cuda(frame: KernelFrame) -> Dialect:
-    """CUDA for a launch."""
+    """The CUDA dialect for a launch."""
     return replace(CUDA, frame=partial(_framed, frame=frame))

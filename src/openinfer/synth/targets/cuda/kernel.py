@@ -1,4 +1,4 @@
-"""Launches as kernels of CUDA."""
+"""Launches as CUDA kernels."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -76,7 +76,7 @@ static __device__ __forceinline__ uint32_t oi_team(uint32_t width)
 
 
 def _prepared(kernel: Kernel) -> Kernel:
-    """With names for what it repeats; the schedule has seen to its loops."""
+    """Names common subexpressions; the schedule has already dealt with loops."""
     taken = {one.name for one in (*kernel.inputs, *kernel.outputs, *kernel.scratch)}
     return replace(kernel, body=with_names(kernel.body, taken))
 
@@ -100,7 +100,7 @@ def _templates(frame: KernelFrame) -> Templates:
 
 
 def launch_code(launch: Launch, name: str, group: int, *, knows_weights: bool = False) -> LaunchCode:
-    """A launch as a kernel of this name; groups have so many threads where a launch does not say."""
+    """A launch as a kernel of this name; ``group`` is the number of threads per group if the launch does not set it."""
     is_early, is_late = (any(isinstance(one, kind) for one in walk(launch.kernel.body)) for kind in (Ready, Unfailed))
     has_tiles = tile_bytes(launch.kernel) > 0
     frame = KernelFrame(group_of(launch.kernel, group), launch.is_guarded, is_late, is_early, knows_weights, has_tiles)
@@ -109,11 +109,11 @@ def launch_code(launch: Launch, name: str, group: int, *, knows_weights: bool = 
 
 
 def printed_launch(kernel: Kernel, name: str, _parts: int, *, machine: SimtMachine) -> Printed:
-    """A launch of a project, which looks whether an earlier one has failed."""
+    """A launch of a project, which checks whether an earlier one has failed."""
     launch = Launch(kernel, 0, is_guarded=True)
     return launch_code(launch, name, machine.group, knows_weights=machine.knows_weights).code
 
 
 def support_text(needs: Iterable[Need]) -> str:
-    """What kernels include: types, and the functions that they call."""
+    """The header that kernels include: types, and the functions that they call."""
     return f"{_HEAD}\n{support_code(needs)}"

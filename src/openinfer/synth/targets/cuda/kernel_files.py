@@ -1,4 +1,4 @@
-"""The kernels of a project as files: what all of them call, and a source with every launch."""
+"""The kernel files of a project: shared support code, and a source with every launch."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from openinfer.synth.targets.simt.machine import SimtMachine
 KERNELS_FILE = "src/kernels.cu"
 SUPPORT_FILE = "src/support.cuh"
 _CELL_WORDS = 12
-"""What the kernel that works on cells is given, beside two numbers for each axis."""
+"""Argument words of the kernel that works on cells, apart from two for each axis."""
 _FIXED = """
 /* Copies bytes, by words: the last one may share its word with others, which stay. */
 extern "C" __global__ void {name}_copy(const uint32_t *from, uint32_t *to, const uint64_t bytes, const uint32_t *status,
@@ -102,26 +102,26 @@ extern "C" __global__ void {name}_cells(const oi_cell_words given)
 """The kernels that every project has, in the order of their numbers."""
 _READY = "    oi_let_next_begin();\n    oi_ready();\n"
 _EARLY = {None: 0, "edges": 1, "chain": 2, "one": 3}
-"""How launches follow each other, as the host knows it."""
+"""How launches follow each other, as numbers for the host."""
 
 
 @dataclass(frozen=True)
 class CudaKernels:
-    """Prints these files once the source has been, which says what it launches."""
+    """Prints the kernel files, once printing the source has determined what it launches."""
 
     name: str
     library: KernelLibrary
     machine: SimtMachine
     title: Callable[[int], str]
-    """A node in words."""
+    """Describes a node."""
 
     @property
     def count(self) -> int:
-        """The kernels, those included that every project has."""
+        """The number of kernels, including those that every project has."""
         return 2 + len(self.library.used)
 
     def files(self, banner: str, axes: int) -> dict[str, str]:
-        """The kernels, and what they include; arrays have so many axes at most."""
+        """The kernels, and the file that they include; ``axes`` is the most that an array has."""
         used = [*self.library.used.values()]
         needs = {need for one in used for need in one.code.needs}
         words = _CELL_WORDS + 2 * axes

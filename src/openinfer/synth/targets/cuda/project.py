@@ -36,27 +36,27 @@ class CudaProject(LaunchingProject):
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """The files of the code that are compiled."""
+        """The source files to compile."""
         return (f"src/{self.name}.c", *SOURCES)
 
     @property
     def shaders(self) -> Mapping[str, str]:
-        """There are none: kernels are part of the program."""
+        """None: kernels are part of the program."""
         return {}
 
     @property
     def libraries(self) -> tuple[str, ...]:
-        """What a program is linked with, beside what the compiler of kernels adds."""
+        """Libraries to link, apart from those that the kernel compiler adds."""
         return ()
 
     @property
     def kernel_flags(self) -> tuple[str, ...]:
-        """What the compiler of kernels is told."""
+        """Flags for the kernel compiler."""
         return ("-O3", *FLAGS, *self.options.flags)
 
     @property
     def build_options(self) -> ProjectOptions:
-        """The options without what is for kernels alone."""
+        """The options without those for kernels only."""
         return replace(self.options, flags=())
 
     def _kernel_count(self) -> int:

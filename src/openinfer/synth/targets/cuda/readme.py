@@ -1,4 +1,4 @@
-"""The README of a CUDA project: what it is, how it is built, how much memory it takes."""
+"""The README of a CUDA project: what it is, how to build it, how much memory it takes."""
 
 from openinfer._version import VERSION
 from openinfer.synth.targets.c.readme import plain_text

@@ -1,4 +1,4 @@
-"""What the kernels of a project need of a device: every one with CUDA has the same features, but limits differ."""
+"""What the kernels of a project need of a device: all CUDA devices have the same features, but limits differ."""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,7 +10,7 @@ from openinfer.synth.targets.simt.require import Requirement
 
 
 def requirements(project: CudaProject, machine: SimtMachine) -> Iterator[tuple[Sequence[int], Requirement]]:
-    """What each launch needs, with the nodes that it computes."""
+    """The needs of each launch, with the nodes that it computes."""
     for used in project.kernels.used.values():
         given = 8 * len(arguments_of(used.kernel, used.code, is_guarded=True))
         needed = requirement_of(used, machine, frozenset(), given)

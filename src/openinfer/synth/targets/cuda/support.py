@@ -1,4 +1,4 @@
-"""Support code in CUDA. It counts on ``-fmad=false``: what is fused says so."""
+"""Support code in CUDA. It relies on ``-fmad=false``: fused operations are explicit."""
 
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -15,9 +15,9 @@ def _generated() -> Mapping[str, Definition]:
 
 
 def _packed_functions(dtype: DType) -> Iterable[SupportFunction]:
-    """Elements that share words, the first in the lowest bits. Codes of t1 are 0 for -1 and 1 for 1.
+    """Loads and stores of packed elements, the first in the lowest bits. Codes of t1 are 0 for -1 and 1 for 1.
 
-    Threads that store to one word do so by atomics, each to the bits of its own element.
+    Threads that store to the same word use atomics, each for the bits of its own element.
     """
     own, bits = INTEGERS[dtype.compute.name], dtype.bits
     mask, half, count = (1 << bits) - 1, 1 << (bits - 1), 32 // bits
@@ -49,5 +49,5 @@ SUPPORT = Support(
 
 
 def support_code(needs: Iterable[Need]) -> str:
-    """The definitions in CUDA of these functions and all they call, in an order that compiles."""
+    """CUDA definitions of these functions and of all that they call, in an order that compiles."""
     return SUPPORT.code(needs)

@@ -1,17 +1,17 @@
-"""How CUDA says what threads do."""
+"""Thread operations in CUDA."""
 
 from openinfer.dtypes import DType
 from openinfer.synth.targets.cuda.dialect import TYPES
 from openinfer.synth.targets.gpu.threads import ThreadWords
 
 WARP = 32
-"""Threads of a subgroup."""
+"""Threads per subgroup."""
 
 
 def _shuffled(dtype: DType, value: str, mask: int, width: int) -> str:
-    """Only neighbours that do the same wait for each other: others of the warp may have nothing to do.
+    """Only the threads of a team wait for each other: the rest of the warp may be inactive.
 
-    Types that are not exchanged by themselves go as integers.
+    Types without a shuffle of their own are exchanged as integers.
     """
     team = "~0u" if width == WARP else f"oi_team({width})"
     if dtype.name in ("f32", "f64", "i32", "u32", "i64", "u64"):

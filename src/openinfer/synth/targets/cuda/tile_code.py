@@ -1,7 +1,7 @@
-"""Tiles in CUDA: memory of a group that a launch asks for, copies into it that run ahead, and matrix units.
+"""Tiles in CUDA: shared memory allocated at launch, asynchronous copies into it, and matrix units.
 
-Rows of a tile have 128 bytes, and 16 bytes of a row are where its number and theirs, bit by bit, differ: so the units
-take it. Where a compiler has no such units, as on a processor, the same sums are computed one by one.
+A row of a tile has 128 bytes, in pieces of 16 bytes. These are swizzled as the units expect: the position of a piece is
+its number XOR that of its row, modulo 8. Without matrix units, as on a CPU, the same sums are computed one by one.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ from openinfer.synth.targets.cstyle.support import SupportFunction
 from openinfer.synth.targets.cstyle.templates import KernelWriter, PrintStatement
 
 _UNITS = {"bf16": ("bf16", "f32", "float", 16), "f16": ("f16", "f32", "float", 16), "i8": ("s8", "s32", "int32_t", 32)}
-"""What the units call elements and sums, the type of sums, and the terms of an instruction."""
+"""The instruction's names for elements and sums, the C type of sums, and the terms per instruction."""
 
 
 def _bytes(buffer: Buffer) -> int:
@@ -23,14 +23,14 @@ def _bytes(buffer: Buffer) -> int:
 
 
 def tile_bytes(kernel: Kernel) -> int:
-    """The memory of a group that a launch asks for; 0 if there are no tiles."""
+    """The bytes of shared memory that are allocated at launch; 0 without tiles."""
     if not any(isinstance(one, TileStep) for one in walk(kernel.body)):
         return 0
     return sum(_bytes(one) for one in kernel.scratch if one.space is Space.GROUP)
 
 
 def tile_memory(buffers: Sequence[Buffer], stored: Callable[[DType], str]) -> list[str]:
-    """Where tiles are in the memory that a launch asks for: each begins at a multiple of 8 rows."""
+    """Declares the tiles in shared memory that is allocated at launch: each starts at a multiple of 8 rows."""
     lines, place = [f"OI_TILES({sum(map(_bytes, buffers))});"], 0
     for one in buffers:
         kind = stored(one.dtype)
@@ -40,7 +40,7 @@ def tile_memory(buffers: Sequence[Buffer], stored: Callable[[DType], str]) -> li
 
 
 def unrolled(loop: For, writer: KernelWriter, depth: int) -> None:
-    """A loop whose iterations stand one after the other."""
+    """Prints an unrolled loop."""
     writer.line(depth, "#pragma unroll")
     writer.loop(loop, "0", writer.scalars.text(loop.extent), depth)
 
@@ -49,7 +49,7 @@ def unrolled(loop: For, writer: KernelWriter, depth: int) -> None:
 
 
 def _row(tile: Buffer, index: tuple[Scalar, ...], writer: KernelWriter) -> str:
-    """The number of a row among those of all stages."""
+    """The number of a row, counted across all stages."""
     return writer.scalars.text(index[0] * tile.shape[1] + index[1])
 
 
@@ -108,7 +108,7 @@ TILE_STATEMENTS: dict[type[Statement], PrintStatement] = {
 
 
 def product_function(dtype: DType, width: int) -> SupportFunction:
-    """What multiplies 64 rows of a tile with some of another."""
+    """The function that multiplies 64 rows of a tile with ``width`` rows of another."""
     elements, total, kind, terms = _UNITS[dtype.name]
     stored = INTEGERS[f"u{dtype.bits}"] if dtype.is_small_float else INTEGERS[dtype.name]
     count, letter = width // 2, "f" if total == "f32" else "r"

@@ -1,1 +1,1 @@
-"""What projects for GPUs share, whatever language their kernels are in: launches, and a host in C that records them."""
+"""What projects for GPUs share, in any kernel language: launches, and a host in C that records them."""

@@ -1,4 +1,4 @@
-"""What launches are called with: addresses, sizes, and where failures are noted."""
+"""The arguments of launches: addresses, sizes, and where failures are recorded."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,7 +8,7 @@ from openinfer.synth.targets.cstyle.statements import Printed
 
 
 class Given(StrEnum):
-    """What an argument of a launch is."""
+    """The kind of an argument of a launch."""
 
     MEMORY = "memory"
     """The address of a buffer."""
@@ -17,7 +17,7 @@ class Given(StrEnum):
     STATUS = "status"
     """The address of the word that holds the number of the first launch that failed."""
     NUMBER = "number"
-    """The number of the launch, by which a failure is known."""
+    """The number of the launch, which identifies a failure."""
 
 
 @dataclass(frozen=True)
@@ -26,12 +26,12 @@ class Argument:
 
     kind: Given
     name: str = ""
-    """Of the buffer or the size."""
+    """The name of the buffer or the size."""
 
 
 @dataclass(frozen=True)
 class LaunchCode:
-    """A launch as a function, and what it is called with."""
+    """A launch as a function, and its arguments."""
 
     name: str
     code: Printed
@@ -39,7 +39,7 @@ class LaunchCode:
 
 
 def arguments_of(kernel: Kernel, code: Printed, *, is_guarded: bool) -> tuple[Argument, ...]:
-    """What a launch of a kernel is called with."""
+    """The arguments of a launch of a kernel."""
     named = zip((*kernel.inputs, *kernel.outputs), code.parameters, strict=True)
     arguments = [Argument(Given.MEMORY, one.name) for one, called in named if called.name not in code.unused]
     arguments += [Argument(Given.SIZE, size) for size in code.sizes]

@@ -1,6 +1,7 @@
-"""What steps do to memory, on a device: launches, which are recorded.
+"""How steps work on device memory: by launches, which are recorded.
 
-The host chooses what they work on: it waits for what it has recorded where it must look at memory that a launch writes.
+The host selects what launches work on. Where that means reading memory that a launch writes, it waits for the launches
+recorded so far.
 """
 
 from collections.abc import Mapping, Sequence
@@ -53,9 +54,9 @@ from openinfer.synth.targets.simt.launches import Launch, Launches, group_of
 from openinfer.synth.targets.simt.machine import SimtMachine
 
 _NO_FAILURE, _NO_MATTER = -1, -2
-"""In place of a failure: a launch that cannot fail, and one that may run after others have."""
+"""In place of a failure: a launch that cannot fail, and one that may also run after others have failed."""
 FIRST_LAUNCHED = 2
-"""The number of the first kernel: those before move memory."""
+"""The number of the first kernel of the program; the ones before it move memory."""
 MEMORY_CALLS = MemoryCalls(
     queue="c->device, ",
     copy="oi_copy",
@@ -66,7 +67,7 @@ MEMORY_CALLS = MemoryCalls(
 
 
 class DeviceCalls:
-    """The ``HostCalls`` of targets whose kernels are launched; ``printed`` says one in their language."""
+    """The ``HostCalls`` of targets whose kernels are launched; ``printed`` prints a kernel in their language."""
 
     def __init__(
         self, sizes: SizePrinter, indices: IndexPrinter, waits: Waits, machine: SimtMachine, printed: PrintKernel
@@ -82,27 +83,27 @@ class DeviceCalls:
         self._numbers: dict[str, int] = {}
         self._handed_over = handed_over(file.placed)
         self._operands = Operands(file, pointers, indices)
-        # What the host chooses itself, it chooses as in C.
+        # What the host selects, it selects as in C.
         self._host = CCalls(file, sizes, indices, pointers, printed, MEMORY_CALLS)
 
     def pointer(self, value: Value) -> str:
-        """How the function names the memory of a value."""
+        """The name of a value's memory in the current function."""
         return self._pointers.pointer(value)
 
     def pointer_type(self, value: Value) -> str:
-        """What a parameter points to that has the address of a value."""
+        """The pointee type of a parameter that takes the address of a value."""
         return self._host.pointer_type(value)
 
     def address(self, operand: StepOperand, checks: ChosenTensor | None, depth: int) -> str:
-        """How the function names the memory of an operand; the block that is called waits for it itself."""
+        """The name of an operand's memory in the current function; a block that is called with it does the waiting."""
         return self._operands.operand(operand, checks, depth)
 
     def looked_at(self, value: Value, depth: int) -> None:
-        """The host sees a scalar."""
+        """Makes a scalar visible to the host."""
         self._waits.looked_at(value, depth)
 
     def changed(self, value: Value, depth: int) -> None:
-        """The device sees a scalar."""
+        """Makes a scalar visible to the device."""
         self._waits.changed(value, depth)
 
     # --- launches -------------------------------------------------------------------------------------------------
@@ -119,10 +120,10 @@ class DeviceCalls:
             if buffer.name in touched:
                 memory[buffer.name] = self._operands.operand(operand, chosen, depth)
             elif chosen is not None:
-                # Nothing is read, but the indices must name a tensor.
+                # Nothing is read, but the indices must still name a tensor.
                 self._file.line(depth, f"(void){self._operands.operand(operand, chosen, depth)};")
             elif isinstance(operand, Value) and operand in self._file.placed.memory.views:
-                # A place in a table that was looked up for this kernel alone.
+                # A view of a table that was looked up for this kernel alone.
                 self._file.line(depth, f"(void){self.pointer(operand)};")
         written = zip(step.kernel.outputs, step.outputs, strict=True)
         for buffer, value in (*written, *zip(launches.scratch, step.scratch, strict=True)):
@@ -130,7 +131,7 @@ class DeviceCalls:
             if buffer.name in touched:
                 memory[buffer.name] = self.pointer(value)
         for launch in launches.launches:
-            # What a kernel costs is known best before it is scheduled.
+            # The cost of a kernel is known best before it is scheduled.
             call = step if len(launches.launches) == 1 else _call(step, launch, operands)
             used = self.kernels.function(launch.kernel, call)
             sizes = {name: _nbytes(one) for name, one in operands.items()}
@@ -140,9 +141,9 @@ class DeviceCalls:
             self._launch(used, launch, memory, sizes, failure, depth)
 
     def _is_harmless(self, kernel: Kernel, operands: Mapping[str, StepOperand]) -> bool:
-        """Whether a launch may run after one that has failed: it writes nothing that outlives the step.
+        """Whether a launch may run after another one has failed: it writes nothing that outlives the step.
 
-        So it need not wait for the word that says whether there was a failure.
+        Such a launch need not wait for the word that records a failure.
         """
         classes = self._file.placed.memory.classes
         written = [operands[one.name] for one in kernel.outputs]
@@ -179,22 +180,22 @@ class DeviceCalls:
         return f"({self._sizes.extent(threads).text} + {group - 1}) / {group}"
 
     def move(self, step: Move, checks: MoveChecks, depth: int, *, is_whole: bool) -> None:
-        """Records the copy of a value; of a whole one, with all the memory that it can need."""
+        """Records the copy of a value; with ``is_whole``, of all the memory that it can need."""
         source, target = self._operands.operand(step.src, checks.source, depth), self.pointer(step.dst)
         nbytes = str(step.dst.nbytes) if is_whole else self._sizes.nbytes(step.dst)
         about = "" if step.dst.variable is None else f" /* {comment(str(step.dst.variable))} */"
         self._file.line(depth, f"oi_copy(c->device, {target}, {source}, {nbytes});{about}")
 
     def fill(self, value: Value, depth: int) -> None:
-        """All the memory that a variable can need gets its initial value."""
+        """Fills all the memory that a variable can need with its initial value."""
         element = element_bits(value.dtype, self._file.program.bound.vars[str(value.variable)].origin)
         facts = f"{value.dtype.bits}, {most_elements(value.shape)}, UINT64_C(0x{element:x})"
         self._file.line(depth, f"oi_set(c->device, {self.pointer(value)}, {facts});")
 
-    # --- what the host chooses ------------------------------------------------------------------------------------
+    # --- what the host selects ------------------------------------------------------------------------------------
 
     def table(self, step: TableStep, checks: SliceChecks | None, depth: int) -> None:
-        """Works on a slice of a table; one that grows lies in memory of the host."""
+        """Accesses a slice of a table; a table that grows is in host memory."""
         is_here = self._file.placed.state.tables[step.table.variable.name].heap is not None
         if is_here and step.action is Action.WRITE and step.value is not None:
             self._waits.looked_at(step.value, depth)
@@ -203,11 +204,11 @@ class DeviceCalls:
         self._host.table(step, checks, depth)
 
     def part(self, step: PartStep, checks: SliceChecks, depth: int) -> None:
-        """Works on a slice of a tensor."""
+        """Accesses a slice of a tensor."""
         self._host.part(step, checks, depth)
 
     def entry(self, step: EntryStep | WeightCheck, checks: EntryChecks, depth: int) -> None:
-        """Works on an entry of a prefix table, or checks that there is one."""
+        """Accesses an entry of a prefix table, or checks that it exists."""
         is_access = isinstance(step, EntryStep) and step.action is not Action.CHECK
         if isinstance(step, EntryStep) and is_access:
             self._waits.looked_at(step.family.written, depth)
@@ -216,7 +217,7 @@ class DeviceCalls:
             self._waits.changed(step.family.written, depth)
 
     def marked(self, rows: Sequence[Reported], first: int) -> list[str]:
-        """Lines that are empty unless compiled for traces, in which nothing is outstanding."""
+        """Trace lines, empty unless compiled with traces; with traces, no launch is in flight at these lines."""
         lines = self._host.marked(rows, first)
         values = dict.fromkeys(row.value for row in rows if isinstance(row.value, Value))
         looks = [f"TRACE_LOOK({self.pointer(value)}, {value.nbytes});" for value in values]
@@ -224,7 +225,7 @@ class DeviceCalls:
 
 
 def _call(step: KernelStep, launch: Launch, operands: Mapping[str, StepOperand]) -> KernelStep:
-    """A launch as the call of its own kernel."""
+    """A launch as a call of its own kernel."""
     outputs = [operands[one.name] for one in launch.kernel.outputs]
     return replace(
         step,
@@ -236,7 +237,7 @@ def _call(step: KernelStep, launch: Launch, operands: Mapping[str, StepOperand])
 
 
 def _reads_in_place(kernel: Kernel) -> bool:
-    """Whether a kernel touches the same elements and goes through its loops the same way, whatever is in memory."""
+    """Whether the elements that a kernel accesses, and its control flow, do not depend on what is in memory."""
     inside = [*walk(kernel.body)]
     values = (part for one in inside for value in scalars(one) for part in visit(value))
     places = [place for part in values if isinstance(part, Load) for place in part.index]
@@ -254,5 +255,5 @@ def _arguments(used: UsedKernel) -> tuple[Argument, ...]:
 
 
 def _nbytes(operand: StepOperand) -> int:
-    """The most bytes of an operand; a weight's are those of the tensor that indices choose."""
+    """The most bytes of an operand; for a weight, the bytes of the tensor that indices select."""
     return operand.dtype.nbytes(most_elements(operand.shape))

@@ -1,4 +1,4 @@
-"""Values that nothing reads but a step which puts them into a table: they may be made there."""
+"""Values whose only reader is a step that writes them to a table: they may be computed in place there."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from openinfer.synth.program.liveness import definitions, uses
 
 
 def handed_over(placed: Placed) -> frozenset[Value]:
-    """The values: a kernel makes each, in the same body as the step and before it, in memory that no other shares."""
+    """The values: a kernel computes each one, earlier in the body of the step, in memory that no other value shares."""
     program, root = placed.program, placed.memory.classes.root
     steps: list[Step] = [*program.steps()]
     made = Counter(value for step in steps for value in definitions(step))
@@ -34,7 +34,7 @@ def _bodies(todo: tuple[Steps, ...]) -> Iterator[Steps]:
 
 
 def _written(body: Steps) -> Iterator[Value]:
-    """What kernels of a body make and a later step of it puts into a table."""
+    """The values that kernels of a body compute and a later step of it writes to a table."""
     made: set[Value] = set()
     for step in body:
         match step:

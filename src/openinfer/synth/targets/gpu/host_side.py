@@ -1,4 +1,4 @@
-"""The host's side of a project for a device, in C: how an instance comes to it, and how failures are found there."""
+"""The host side of a project for a device, in C: how an instance gets a device, and how failures there are detected."""
 
 from openinfer.synth.memory.alignment import aligned
 from openinfer.synth.memory.placed import Placed
@@ -9,13 +9,13 @@ from openinfer.synth.targets.cstyle.host.function import Function
 from openinfer.synth.targets.gpu.calls import MEMORY_CALLS
 
 _SLOT = 64
-"""Bytes at a multiple of which the copy of an output begins."""
+"""The alignment of the copies of outputs, in bytes."""
 _LOOKED_AT = 256
-"""The most bytes of what the host looks at while a step runs: ``SCALAR`` of the recorder."""
+"""The most bytes of a value that the host reads while a step runs: ``SCALAR`` of the recorder."""
 
 
 def device_side(placed: Placed, printers: SourcePrinters, name: str, lanes: int) -> DeviceSide:
-    """What the functions of a project do otherwise than in C, on a device whose subgroups have so many threads."""
+    """How the functions of a project differ from C alone, on a device with subgroups of ``lanes`` threads."""
     return DeviceSide(
         plumbing=_plumbing(placed, printers, name),
         init=_init(placed, printers, name, lanes),
@@ -132,9 +132,9 @@ int {name}_init({name}_context *c, void *arena, size_t arena_bytes, void *state,
 
 
 def _inputs(placed: Placed, printers: SourcePrinters) -> tuple[str, ...]:
-    """The lines that copy the inputs of a step, of which only the sizes have been looked at.
+    """The lines that copy the inputs of a step, of which only the sizes have been checked.
 
-    Those that the host may look at are copied into the mirror as well: the device's memory is slow to read.
+    Inputs that the host may read are copied into the mirror as well: device memory is slow to read.
     """
     names, offsets = placed.names.inputs, placed.input_offsets
     printers.file.now = Function()
@@ -149,7 +149,7 @@ def _inputs(placed: Placed, printers: SourcePrinters) -> tuple[str, ...]:
 
 
 def _shown(placed: Placed, printers: SourcePrinters) -> tuple[str, ...]:
-    """The lines that ask for the outputs of a step."""
+    """The lines that request the outputs of a step."""
     printers.file.now = Function()
     lines = [
         f"oi_show(c->device, {printers.pointers.location(value)}, {printers.sizes.nbytes(value)}, {value.nbytes});"
@@ -160,7 +160,7 @@ def _shown(placed: Placed, printers: SourcePrinters) -> tuple[str, ...]:
 
 
 def _cleared(placed: Placed, upper: str) -> list[str]:
-    """The lines that make the state one of zeros; extents of tables are the host's own business."""
+    """The lines that fill the state with zeros; only the host uses the extents of tables."""
     lines = ["c->state = mirrors.state;"]
     for layout in placed.state.tables.values():
         head = 8 * layout.axes * (1 if layout.heap is None else 2)

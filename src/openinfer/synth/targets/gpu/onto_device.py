@@ -1,4 +1,4 @@
-"""Kernels as launches, in a program: what a schedule makes of each of them, and the memory that launches share."""
+"""Lowers the kernels of a program to launches: applies a schedule to each, and adds the memory that launches share."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -19,11 +19,11 @@ class OntoDevice:
     """The pass that gives every kernel its launches."""
 
     schedule: Callable[[Kernel, frozenset[str], frozenset[str]], Launches]
-    """What becomes of a kernel, some buffers of which may begin anywhere, and some of which are finite."""
+    """Lowers a kernel, given the names of the buffers that may be unaligned, and of those that are finite."""
     structures: frozenset[type[Structure]] = frozenset()
-    """Those that the schedule has forms for."""
+    """The structured statements that the schedule has forms for."""
     finished: Callable[[Launches, frozenset[str]], Launches] = lambda launches, _weights: launches
-    """What is done with launches at last, some inputs of which are weights."""
+    """Finishes launches, given the names of the inputs that are weights."""
 
     def run(self, program: Program) -> Program:
         """The program with launches."""
@@ -45,7 +45,7 @@ class OntoDevice:
 
 
 def _unaligned(program: Program) -> frozenset[Value]:
-    """Values that may be read where they lie in a table, at an entry that begins anywhere."""
+    """Values that may be views of table entries that are not aligned to the widest access."""
     return frozenset(
         step.value
         for step in program.steps()

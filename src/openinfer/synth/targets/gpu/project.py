@@ -1,4 +1,4 @@
-"""A project whose kernels run on a device: a host in C that launches them, whatever language they are in."""
+"""A project whose kernels run on a device: a host in C launches them, whatever language they are in."""
 
 import zlib
 from abc import ABC, abstractmethod
@@ -26,7 +26,7 @@ from openinfer.synth.targets.project import Files, Golden, ProjectOptions
 from openinfer.synth.targets.simt.machine import SimtMachine
 
 _TAKEN = ("api", "cells", "commands", "copy", "device", "inside", "moves", "oi", "recorder")
-"""Our files."""
+"""The names of our own files."""
 _EXTERNAL = (
     "oi_memory_new",
     "oi_memory_free",
@@ -77,36 +77,36 @@ _EXTERNAL = (
     "oi_clock_runs",
     "oi_add_times",
 )
-"""Functions of the device's side; every project has its own, so that a program can have several."""
+"""Functions of the device side; every project has its own, so that a program can link several projects."""
 
 _SHARED = ("inside.h", "recorder.c", "moves.c")
 _OF_BLOCKS = replace(SUPPORT, folders=(("openinfer.synth.targets.gpu", "host_runtime"), *SUPPORT.folders))
-"""What blocks call is C's, but for what works on memory of the device."""
+"""The support code of blocks: that of C, except for functions that work on device memory."""
 
 
 @dataclass(frozen=True)
 class DeviceApi:
-    """How programs reach a kind of device."""
+    """How programs access a kind of device."""
 
     package: str
-    """Where ``host`` has the files of its own."""
+    """The package whose ``host`` folder has the API's own files."""
     kernel: str
-    """What a kernel is to it: members of a struct, in C."""
+    """The definition of the struct that describes a kernel, in C."""
     taken: tuple[str, ...] = ()
-    """More names that no project may have: files, and what names of the interface begin with."""
+    """More names that no project may have: files, and the prefixes of names in the API."""
     files: tuple[str, ...] = ("api.h", "device.c", "commands.c")
     external: tuple[str, ...] = ()
-    """Functions of these files that others of them call: a program may have several projects."""
+    """Functions that these files call across files: each project has its own, as a program may link several."""
 
 
 @cache
 def host_file(package: str, name: str) -> str:
-    """The text of a file of the device's side."""
+    """The text of a file of the device side."""
     return (resources(package) / "host" / name).read_text(encoding="utf-8")
 
 
 def device_header(api: DeviceApi, group: int, kernels: int, axes: int) -> str:
-    """The text of ``device.h``, behind what it and the sources beside it must know of a program."""
+    """The text of ``device.h``, after the facts about a program that it and the sources next to it need."""
     numbers = {"OI_GROUP": group, "OI_KERNELS": kernels, "OI_MOST_AXES": axes}
     facts = f"enum {{ {', '.join(f'{one} = {number}' for one, number in numbers.items())} }};\n"
     head, rest = host_file("openinfer.synth.targets.gpu", "device.h").split("\n/* What an instance works in", 1)
@@ -129,34 +129,34 @@ class LaunchingProject(HostedProject, ABC):
         self._machine = machine
         self._api = api
         self.kernels: KernelLibrary = printers.calls.kernels
-        """The launches, and their places in the order of the source."""
+        """The launches, and the calls of them in source order."""
         self.reported: tuple[Reported, ...] = tuple(printers.blocks.reported)
-        """What the lines that trace say, in the order of the source."""
+        """What the trace lines report, in source order."""
 
-    # --- what languages say ---------------------------------------------------------------------------------------
+    # --- what languages provide -----------------------------------------------------------------------------------
 
     @property
     @abstractmethod
     def sources(self) -> tuple[str, ...]:
-        """The files of the code that are compiled, that of the host first."""
+        """The source files to compile, the host's first."""
 
     @abstractmethod
     def _kernel_count(self) -> int:
-        """The kernels that the device has, those included that every project brings."""
+        """The number of kernels on the device, including those that every project has."""
 
     @abstractmethod
     def _kernel_files(self, banner: str) -> dict[str, str]:
-        """The kernels, and the source that has all of them."""
+        """The kernels, and the source that lists all of them."""
 
     @abstractmethod
     def _build_files(self, *, has_selftest: bool) -> dict[str, str]:
-        """What builds it, and the README."""
+        """The build files, and the README."""
 
     # --- facts ----------------------------------------------------------------------------------------------------
 
     @property
     def build_options(self) -> ProjectOptions:
-        """The options, which say all that a compiler must be told."""
+        """The options, which already have every flag that the compilers need."""
         return self.options
 
     # --- files ----------------------------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ class LaunchingProject(HostedProject, ABC):
         return self._code("/* Made by OpenInfer. */\n", 0)
 
     def timed_code(self) -> tuple[dict[str, str], tuple[str, ...]]:
-        """The code with a clock around every launch, and which files of it are compiled."""
+        """The code with a clock around every launch, and which of its files to compile."""
         return {**self.code(), TIMED_SOURCE: timed_source(self)}, (TIMED_SOURCE, *self.sources[1:])
 
     def _code(self, banner: str, crc: int) -> dict[str, str]:
@@ -195,7 +195,7 @@ class LaunchingProject(HostedProject, ABC):
         return f"\n#ifndef {guard}\n#define {guard}\n\n{body}\n#endif\n"
 
     def files(self, golden: Sequence[Golden] = ()) -> Files:
-        """All files but the plan, by their paths; golden values make a self-test."""
+        """All files but the plan, by path; golden values add a self-test."""
         banner = self._host.banner()
         found: Files = {**self._code(banner, zlib.crc32(self.blob))}
         found |= weight_files(self.name, self.options.weights, self.blob, self.placed.rules.alignment, banner)

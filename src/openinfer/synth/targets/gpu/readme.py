@@ -1,4 +1,4 @@
-"""What the READMEs of projects for devices have in common."""
+"""What the READMEs of projects for devices share."""
 
 from textwrap import fill
 

@@ -1,4 +1,4 @@
-"""What launches need of a device beyond features, which languages know."""
+"""What launches need from a device besides features, which depend on the language."""
 
 from openinfer.loops.dim import most_elements
 from openinfer.loops.ir import Space
@@ -13,7 +13,7 @@ from openinfer.synth.targets.simt.require import Requirement
 def requirement_of(
     used: UsedKernel, machine: SimtMachine, features: frozenset[Feature], argument_bytes: int
 ) -> Requirement:
-    """What a launch needs, which uses these features and is given so many bytes."""
+    """The requirement of a launch that uses these features and takes ``argument_bytes`` of arguments."""
     shared = [one for one in used.kernel.scratch if one.space is Space.GROUP]
     nbytes = sum(one.dtype.nbytes(most_elements(one.shape)) for one in shared)
     group = group_of(used.kernel, machine.group)

@@ -1,4 +1,4 @@
-"""The printers of a project's source, put together: those of C, with launches in place of calls."""
+"""Assembles the printers of a project's source: those of C, with launches in place of calls."""
 
 from openinfer.synth.memory.placed import Placed
 from openinfer.synth.targets.c.pointers import Pointers
@@ -14,7 +14,7 @@ from openinfer.synth.targets.simt.machine import SimtMachine
 
 
 def launching_printers(placed: Placed, name: str, machine: SimtMachine, printed: PrintKernel) -> SourcePrinters:
-    """The printers of a project's source, for a device whose language says kernels so."""
+    """The printers of a project's source; ``printed`` prints kernels in the device's language."""
     file = HostFile(placed, name)
     sizes, pointers = SizePrinter(file), Pointers(file)
     waits = Waits(file, pointers)

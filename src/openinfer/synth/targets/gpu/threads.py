@@ -1,6 +1,6 @@
-"""What threads do, in the words of a language: who they are, where they wait, and accesses of several elements at once.
+"""What threads do, in the words of a language: thread indices, barriers, subgroup reductions, and wide accesses.
 
-Languages differ in few words: conversions to a type are written alike in all of them.
+Languages differ in few words: type conversions are written the same way in all of them.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,48 +25,51 @@ from openinfer.synth.targets.cstyle.templates import KernelWriter, PrintLoop, Pr
 
 @dataclass(frozen=True)
 class ThreadWords:
-    """The words in which languages differ. Templates have places, as in ``str.format``."""
+    """The words in which languages differ. Templates have fields, as in ``str.format``."""
 
     types: Mapping[str, str]
     """The types of values, by compute dtype."""
     thread: str
-    """The number of a thread among those of all groups."""
+    """The index of a thread among the threads of all groups."""
     group: str
-    """The number of a group."""
+    """The index of a group."""
     number: str
-    """The number of a thread in its group: neighbours in a subgroup are neighbours in the group."""
+    """The index of a thread in its group: neighbours in a subgroup are neighbours in the group."""
     lane: str
-    """The number of a thread in its subgroup, without a sign."""
+    """The lane of a thread in its subgroup, as an unsigned number."""
     barrier: str
     shared_barrier: str
-    """That after which only memory of the group is seen as others have written it."""
+    """A barrier that only orders accesses to shared memory of the group."""
     exact: str
-    """What stands before the declaration of a float that is computed as it is written."""
+    """A qualifier for declarations of floats that are computed exactly as written."""
     shuffled: Callable[[DType, str, int, int], str]
-    """A value of the thread whose number differs in one bit, among so many neighbours that do the same."""
+    """The value of a variable, by dtype and name, in the lane that differs in one bit, given as a mask.
+
+    The last argument is the number of neighbouring lanes that do the same.
+    """
     place: str
-    """A place in memory, as a number without a sign."""
+    """A position in memory, as an unsigned number."""
     access: Mapping[int, str]
-    """So many words of a buffer at a place: ``{name}`` and ``{at}``."""
+    """An access to words of a buffer, by their count: ``{name}`` at ``{at}``."""
     wide: Mapping[int, str]
-    """The type of so many words."""
+    """The type of several words, by their count."""
     made: str
-    """Several words as one: their type, and the words."""
+    """Several words as one value: ``{type}``, and the words as ``{parts}``."""
     word: tuple[str, ...]
-    """What stands behind several words to mean one of them."""
+    """The suffixes that select one of several words."""
     of_float: str
-    """A float as a word, and a word as a float."""
+    """A float as a word; ``to_float`` is the inverse."""
     to_float: str
     of_double: tuple[str, str]
-    """The lower and the higher word of a double; and a double of both."""
+    """The low and the high word of a double; ``to_double`` is the inverse."""
     to_double: str
     of_long: tuple[str, str]
-    """The same of an integer of 64 bits, which has no sign when it is made."""
+    """The same for an integer of 64 bits; ``to_long`` makes an unsigned one."""
     to_long: str
     ahead: Mapping[int, str] = field(default_factory=dict)
-    """The same as ``access``, where a compiler may not put it off."""
+    """Like ``access``, for loads that a compiler must not delay."""
     rounded: Mapping[int, str] = field(default_factory=lambda: {1: "oi_pair_bf16"})
-    """The functions that make some words of twice as many numbers in bf16, by how many; of one word at least."""
+    """Functions that pack floats into words, two to a word as bf16, by the count of words; at least for one word."""
 
     def loops(self) -> dict[Bind, PrintLoop]:
         """How loops are printed."""
@@ -92,14 +95,14 @@ class ThreadPrinter:
     # --- loops ----------------------------------------------------------------------------------------------------
 
     def thread(self, loop: For, writer: KernelWriter, depth: int) -> None:
-        """Threads of the last group may have no iteration."""
+        """Prints a loop over threads, with a bounds check: threads of the last group may have no iteration."""
         _place(loop, self.words.thread, writer, depth)
         writer.line(depth, f"if ({loop.index.name} < {writer.scalars.text(loop.extent)}) {{")
         writer.body(loop.body, depth + 1)
         writer.line(depth, "}")
 
     def group(self, loop: For, writer: KernelWriter, depth: int) -> None:
-        """As many groups as there are iterations are launched, and a group has as many threads as the loop inside."""
+        """Prints a loop over groups: one group per iteration, with one thread per iteration of the loop inside."""
         _place(loop, self.words.group, writer, depth)
         is_known = isinstance(loop.extent, Const) and type(loop.extent.value) is int
         if not is_known:
@@ -114,14 +117,14 @@ class ThreadPrinter:
         if not is_known:
             writer.line(depth, "}")
 
-    # --- threads that meet ----------------------------------------------------------------------------------------
+    # --- synchronization ------------------------------------------------------------------------------------------
 
     def barrier(self, one: GroupBarrier, writer: KernelWriter, depth: int) -> None:
-        """The group sees what is written to memory, too; that others see it at once would take long."""
+        """Unless ``is_shared``, the group sees global writes too; making other groups see them would be slow."""
         writer.line(depth, self.words.shared_barrier if one.is_shared else self.words.barrier)
 
     def combine(self, one: Combine, writer: KernelWriter, depth: int) -> None:
-        """Values of the threads of a subgroup become one, in all of them."""
+        """Reduces values over threads of a subgroup; all of them get the result."""
         mask = 1
         while mask < one.width:
             writer.line(depth, "{")
@@ -140,7 +143,7 @@ class ThreadPrinter:
             yield f"{var.name} = {writer.scalars.text(value)};"
 
     def _joined_in_order(self, one: Combine, mask: int, writer: KernelWriter) -> Iterator[str]:
-        """The first of two threads is the one without the bit, in both of them."""
+        """Both threads of a pair take the one without the bit as the first."""
         words = self.words
         yield f"const bool is_second = ({words.lane} & {mask}u) != 0u;"
         for var, other in zip(one.variables, one.others, strict=True):
@@ -154,10 +157,10 @@ class ThreadPrinter:
         for var in one.variables:
             yield f"{var.name} = new_{var.name};"
 
-    # --- several elements at once ---------------------------------------------------------------------------------
+    # --- wide accesses --------------------------------------------------------------------------------------------
 
     def wide_load(self, one: WideLoad, writer: KernelWriter, depth: int) -> None:
-        """Neighbours in memory become variables."""
+        """Loads contiguous elements into variables."""
         dtype, name, words = one.buffer.dtype, one.variables[0].name, self.words
         count = one.count * dtype.bits // 32
         size = _access_size(count)
@@ -203,14 +206,14 @@ class ThreadPrinter:
         return f"{words.types[dtype.name]}({code})"
 
     def _field(self, dtype: DType, code: str) -> str:
-        """The number that bits of a word are."""
+        """The value of a packed element, from its bits."""
         kind, half = self.words.types[dtype.compute.name], 1 << (dtype.bits - 1)
         if dtype.values is not None and dtype.bits == 1:
             return f"{kind}(2 * int32_t({code}) - 1)"
         return f"{kind}((int32_t({code}) ^ {half}) - {half})" if dtype.kind == "int" else f"{kind}({code})"
 
     def wide_store(self, one: WideStore, writer: KernelWriter, depth: int) -> None:
-        """Variables become neighbours in memory."""
+        """Stores variables in contiguous elements."""
         dtype, words = one.buffer.dtype, self.words
         count = one.count * dtype.bits // 32
         size = _access_size(count)
@@ -224,7 +227,7 @@ class ThreadPrinter:
             writer.line(depth, f"{access} = {value};")
 
     def _words_of(self, one: WideStore, names: Sequence[str], size: int, writer: KernelWriter) -> str:
-        """What some values are in an access of some words."""
+        """Packs values into the words of one access."""
         dtype, words = one.buffer.dtype, self.words
         is_rounded = dtype.name == "bf16" and not one.has_words
         if is_rounded and size in words.rounded:
@@ -245,7 +248,7 @@ class ThreadPrinter:
         return words.made.format(type=words.wide[size], parts=", ".join(texts)) if size > 1 else texts[0]
 
     def _code(self, dtype: DType, name: str, writer: KernelWriter) -> str:
-        """The bits of a value in a word; nothing is in the others."""
+        """The bits of a value in a word; the other bits are 0."""
         if dtype.name == "f32":
             return self.words.of_float.format(name)
         if dtype.is_small_float:
@@ -263,12 +266,12 @@ def _place(loop: For, builtin: str, writer: KernelWriter, depth: int) -> None:
 
 
 def _access_size(words: int) -> int:
-    """The words of each of the accesses that make up some."""
+    """The words per access, for accesses of equal size that cover ``words``."""
     return 4 if words % 4 == 0 else 2 if words % 2 == 0 else 1
 
 
 def _is_symmetric(one: Combine) -> bool:
-    """Whether each variable is joined with the other one alone, and it does not matter which comes first."""
+    """Whether each variable is only combined with its counterpart, by an operation that commutes."""
     return all(
         isinstance(value, Binary)
         and value.op in ("add", "mul", "min", "max", "and", "or", "xor")

@@ -1,6 +1,6 @@
-"""A source that is compiled in place of a project's own, and lets the device's clock run around every launch.
+"""A source that is compiled in place of a project's own, and runs the device's clock around every launch.
 
-It includes the project's source as it is: a macro intercepts its launches, which are known by their positions.
+It includes the project's source unchanged: a macro intercepts its launches, which are identified by their positions.
 """
 
 from openinfer.synth.targets.project import EmittedProject

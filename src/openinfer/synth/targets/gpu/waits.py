@@ -1,4 +1,4 @@
-"""Where the host looks at memory of the device, which may take waiting for launches, or has changed it."""
+"""Synchronizes host and device where the host reads device memory, which may wait for launches, or has changed it."""
 
 from dataclasses import dataclass
 
@@ -9,17 +9,17 @@ from openinfer.synth.targets.cstyle.host.file import HostFile
 
 @dataclass(frozen=True)
 class Waits:
-    """Prints the lines."""
+    """Prints the lines that synchronize."""
 
     file: HostFile
     pointers: Pointers
 
     def looked_at(self, value: Value, depth: int) -> None:
-        """The host sees a value."""
+        """Makes a value visible to the host."""
         self.file.line(depth, f"if (look(c, {self._place(value)})) return 1;")
 
     def changed(self, value: Value, depth: int) -> None:
-        """The device sees what the host has written."""
+        """Makes what the host has written visible to the device."""
         self.file.line(depth, f"oi_upload(c->device, {self._place(value)});")
 
     def _place(self, value: Value) -> str:

@@ -1,1 +1,1 @@
-"""What targets share whose kernels run in many threads at once: the machine, the schedule, and an interpreter of it."""
+"""Shared by targets that run kernels in many threads: the machine model, the schedule, and an interpreter of it."""

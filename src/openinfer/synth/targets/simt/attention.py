@@ -1,9 +1,9 @@
-"""Attention of few queries: a group for each head of keys and part of them, and then the parts of each query joined.
+"""Attention with few queries: a group for each slice of the keys of a head; then the slices of a query are combined.
 
-The queries that share a head go along its keys together. A group takes a block of keys at a time, and keeps the largest
-score and the sum of weights so far. What it has of the mean is always a mean, so that sums of large values stay finite.
-Parts are joined in their order, so that results are the same bits each time: by a launch, or by each group of the
-product that reads them.
+The queries that share a head traverse its keys together. A group takes one block of keys at a time, with a running
+maximum of the scores and a running sum of weights. Its running result is always a mean, so that sums of large values
+stay finite. Slices are combined in order, so results are bitwise reproducible: by a launch, or by each group of the
+product that reads the result.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -52,9 +52,9 @@ _F32 = DTYPES["f32"]
 
 
 def attention(kernel: Kernel, machine: SimtMachine) -> Launches | None:
-    """A kernel that is the attention of few queries as two launches; None if it is something else.
+    """A kernel that is attention with few queries, as two launches; None if it is something else.
 
-    Of a product with what it gives, the second launch is that product.
+    If a product with the result follows, it is the second launch.
     """
     whole = straightened(kernel.body)
     made = tuple(one for one in whole if isinstance(one, Alloc))
@@ -92,13 +92,13 @@ class _Attention:
         return self._means, self._tops, self._totals
 
     def launches(self) -> Launches:
-        """Parts, then what they make together."""
+        """The slices, then their combination."""
         whole = self._second(tuple(self._whole(self._weights_of_parts)))
         join = formed(whole, straightened(whole.body), self._machine)
         return Launches(self._kernel, (self._first(), *join.launches), (*self._scratch, *join.scratch))
 
     def with_product(self, made: Statements, rest: Statements, machine: SimtMachine) -> Launches | None:
-        """Parts, then a product with what they make together: each of its groups makes that; None if it is not one."""
+        """The slices, then a product in which each group combines them; None if there is no such product."""
         join = (*self._weighed_parts(), *self._whole(self._kept_weights))
         product = vectors(self._second((*made, Alloc(self._weights), *join, *rest)), machine)
         if product is None:
@@ -117,7 +117,7 @@ class _Attention:
         inputs = (*self._kernel.inputs, *self._scratch)
         return replace(self._kernel, name=f"{self._kernel.name}_2", inputs=inputs, body=body)
 
-    # --- a part -------------------------------------------------------------------------------------------------------
+    # --- one slice ----------------------------------------------------------------------------------------------------
 
     def _parts(self, count: int) -> Statement:
         names, plan, machine = self._names, self._plan, self._machine
@@ -172,7 +172,7 @@ class _Attention:
         return LaneTeam(self._machine, self._names, count, self._lane, member, {shape: width})
 
     def _scored(self, start: ScalarVar, end: ScalarVar) -> Iterator[Statement]:
-        """The scores of a block: some threads for each key, which load it together, and the queries with it."""
+        """The scores of a block: a team of threads for each key loads it, and the queries with it."""
         one, names, plan = self._one, self._names, self._plan
         per, member = self._machine.group // plan.team, names.var("member")
         yield Let(member, self._lane % plan.team)
@@ -211,7 +211,7 @@ class _Attention:
         return replaced(score, {**self._query(number), one.key.index: key, one.total: acc})
 
     def _weighed(self, top: ScalarVar, total: ScalarVar) -> Iterator[Statement]:
-        """In place of scores, weights; a subgroup for each query, which keeps its largest score and its sum."""
+        """Replaces scores by weights; a subgroup for each query keeps its running maximum and sum."""
         names = self._names
         at, score, weight = names.var("at"), names.var("score", _F32), names.var("weight", _F32)
         before, shift, own, share = (names.var(name, _F32) for name in ("before", "shift", "own", "share"))
@@ -241,7 +241,7 @@ class _Attention:
         yield If(self._member.eq(0), stores)
 
     def _mixed(self, start: ScalarVar, end: ScalarVar, means: list[list[ScalarVar]]) -> tuple[Statements, Statements]:
-        """What a block adds to the means: a thread has some columns of some keys. First what it loads for that."""
+        """The loads that a block needs for the means, and the updates: a thread has some columns of some keys."""
         one, names, plan = self._one, self._names, self._plan
         shares = [names.var("share", _F32) for _ in means]
         loads: list[Statement] = []
@@ -267,7 +267,7 @@ class _Attention:
         return tuple(loads), tuple(adds)
 
     def _columns(self) -> list[Scalar]:
-        """The columns with which the accesses of a thread begin; neighbours among them have neighbouring ones."""
+        """The columns at which the accesses of a thread start; those of adjacent threads are adjacent."""
         own, lanes, width = self._member // self._plan.keys, self._plan.lanes, self._plan.width
         return [own * width if number == 0 else (own + number * lanes) * width for number in range(self._plan.accesses)]
 
@@ -278,7 +278,7 @@ class _Attention:
         means: list[list[ScalarVar]],
         shares: list[ScalarVar],
     ) -> Iterator[Statement]:
-        """A value, by its weight for each query that sees its key."""
+        """Adds a value to the mean of each query that sees its key, by its weight."""
         for number, (line, share) in enumerate(zip(means, shares, strict=True)):
             weight, part = self._names.var("weight", _F32), self._names.var("part", _F32)
             sums = [SetLocal(mean, mean + part * value) for mean, value in zip(line, loaded, strict=True)]
@@ -286,7 +286,7 @@ class _Attention:
             yield If(~(weight < 0.0), (Let(part, weight * share), *sums))
 
     def _together(self, means: list[list[ScalarVar]], head: tuple[Scalar, ...]) -> Iterator[Statement]:
-        """What the threads of a group have of the means, added up in their order."""
+        """Adds up the partial means of the threads of a group, in order."""
         one, names, plan = self._one, self._names, self._plan
         keys = plan.keys
         flat_means = [mean for line in means for mean in line]
@@ -311,7 +311,7 @@ class _Attention:
         assert loop is not None
         yield from self._team(self._machine.group, self._lane, loop.shape, 1).loop(loop)
 
-    # --- all parts ----------------------------------------------------------------------------------------------------
+    # --- combining slices ---------------------------------------------------------------------------------------------
 
     @property
     def _query_number(self) -> Scalar:
@@ -322,7 +322,7 @@ class _Attention:
         return tuple(each.index for each in self._plan.loops)
 
     def _shift(self, heads: tuple[Scalar, ...], query: Scalar, body: list[Statement]) -> Scalar:
-        """What is taken off all scores of a query: the largest one, if there is any."""
+        """What is subtracted from all scores of a query: the largest one, if there is any."""
         largest: Scalar = const(-inf, _F32)
         for part in range(self._plan.parts):
             top, made = self._names.var("top", _F32), self._names.var("largest", _F32)
@@ -334,7 +334,7 @@ class _Attention:
         return shift
 
     def _weight(self, where: tuple[Scalar, ...], shift: Scalar) -> Scalar:
-        """The weight of a part for a query."""
+        """The weight of a slice for a query."""
         return Load(self._totals, where) * math("exp", Load(self._tops, where) - shift)
 
     def _weights_of_parts(self, body: list[Statement]) -> list[Scalar]:
@@ -347,7 +347,7 @@ class _Attention:
         return [Load(self._weights, (*query, index(part))) for part in range(self._plan.parts)]
 
     def _weighed_parts(self) -> Iterator[Statement]:
-        """The weights of all parts, in memory: each is computed once."""
+        """Stores the weights of all slices, so that each is computed once."""
         query, part = self._names.var("query"), self._names.var("part")
         heads = [(self._names.var(one.index.name), one) for one in self._plan.loops]
         where = (*(var for var, _ in heads), query, part)
@@ -362,7 +362,7 @@ class _Attention:
         yield from inner
 
     def _whole(self, weights_of: Callable[[list[Statement]], list[Scalar]]) -> Iterator[Statement]:
-        """The mean of the parts' means, each by its share of all weights."""
+        """The mean of the slices' means, each weighted by its share of the total."""
         one, names, plan = self._one, self._names, self._plan
         body: list[Statement] = []
         weights = [names.var("weight", _F32) for _ in range(plan.parts)]

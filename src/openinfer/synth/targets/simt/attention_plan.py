@@ -1,4 +1,4 @@
-"""How the threads of a device divide attention of few queries: groups, subgroups, and accesses of each thread."""
+"""How attention with few queries is divided: into groups, subgroups, and the accesses of each thread."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -16,34 +16,34 @@ _F32 = DTYPES["f32"]
 _MOST_QUERIES = 8
 _MOST_PARTS = 64
 _MOST_ACCESSES = 8
-"""Of a thread for its columns of a value, which it has the means of in registers, for each query."""
+"""Accesses of a thread per value: it keeps the means of these columns in registers, for each query."""
 _THREADS = 512
-"""Threads of a group, where the device allows as many: then a block of keys is loaded by one access of each."""
+"""Threads per group, if the device allows that many: then one access of each loads a block of keys."""
 
 
 @dataclass(frozen=True)
 class AttentionPlan:
-    """An attention that has this form, and how its threads divide it."""
+    """An attention in this form, and how it is divided among threads."""
 
     one: Attend
     loops: tuple[For, ...]
-    """Those over heads of keys."""
+    """The loops over heads of keys."""
     depth: int
-    """Elements of a key in an access."""
+    """Elements of a key per access."""
     width: int
-    """Elements of a value in an access."""
+    """Elements of a value per access."""
     parts: int
     machine: SimtMachine
-    """With as many threads of a group as this form has."""
+    """With the group size of this form."""
 
     @property
     def lanes(self) -> int:
-        """Threads that load a value together: neighbours in a subgroup, as many as there are accesses, if they fit."""
+        """Adjacent threads that load a value together: one per access, if a subgroup has that many."""
         return min(self.machine.subgroup, self.one.column.extent // self.width)
 
     @property
     def accesses(self) -> int:
-        """Accesses of a thread for its columns of a value."""
+        """Accesses of a thread per value."""
         return self.one.column.extent // (self.lanes * self.width)
 
     @property
@@ -59,29 +59,29 @@ class AttentionPlan:
 
     @property
     def block(self) -> int:
-        """Keys of a block: as many as a group loads at once, or a few times that."""
+        """Keys per block: as many as a group loads at once, or a small multiple."""
         values = self.machine.group // self.machine.subgroup * self.keys
         return values * -(-self.machine.group // self.team // values)
 
     @property
     def shared_bytes(self) -> int:
-        """Memory that the threads of a group share."""
+        """Shared memory per group."""
         subgroups = self.machine.group // self.machine.subgroup
         return 4 * self.queries * (self.block + 2 + subgroups * self.one.column.extent)
 
     @property
     def extents(self) -> tuple[int, ...]:
-        """Of the loops over heads of keys."""
+        """The extents of the loops over heads of keys."""
         return tuple(int_extent(one.extent) for one in self.loops)
 
     @property
     def queries(self) -> int:
-        """That share a head of keys."""
+        """The number of queries that share a head of keys."""
         return self.one.head.extent * self.one.row.extent
 
 
 def attention_plan(whole: Statement, machine: SimtMachine) -> AttentionPlan | None:
-    """How a statement that is attention of few queries is divided; None if it is something else, or does not fit."""
+    """The plan for a statement that is attention with few queries; None if it is something else, or does not fit."""
     if not machine.subgroup:
         return None
     loops = tuple(nest(whole))
@@ -107,7 +107,7 @@ def attention_plan(whole: Statement, machine: SimtMachine) -> AttentionPlan | No
 
 
 def _fitting(plan: AttentionPlan) -> AttentionPlan | None:
-    """With the largest group whose memory a device has: each query needs a subgroup of it."""
+    """The plan with the largest group whose shared memory fits; each query needs a subgroup."""
     machine = plan.machine
     group = min(_THREADS, max(machine.group, machine.largest_group))
     while group >= plan.queries * machine.subgroup:
@@ -124,6 +124,6 @@ def _sides(one: Attend) -> Iterator[tuple[Element, Axis]]:
 
 
 def access_width(value: Scalar, along: ScalarVar, extent: int, machine: SimtMachine) -> int:
-    """Elements of a value in an access along an index."""
+    """Elements of a value per access along an index."""
     total = ScalarVar(" total", _F32)
     return WideLoop(along, (SetLocal(total, total + cast(value, _F32)),), machine.unaligned).width(extent)

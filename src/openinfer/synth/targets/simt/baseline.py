@@ -1,8 +1,8 @@
-"""The schedule that is always right: outermost parallel loops become threads, all else is serial in each of them.
+"""The baseline schedule, always correct: outermost parallel loops become threads, which run all else serially.
 
-A statement at the top of a kernel that is a parallel loop is a launch of its own; statements between such loops are a
-launch of one thread. Values that are cheap are computed again by every launch that uses them, all others are handed on
-in memory. So a launch that relies on what an earlier one wrote, or checked, comes after it.
+Each top-level parallel loop of a kernel is a launch; the statements between two such loops are a launch of one thread.
+Every launch recomputes the cheap values it uses; all other values are passed through memory. A launch that relies on
+what an earlier one wrote or checked comes after it.
 """
 
 from collections.abc import Callable
@@ -20,19 +20,19 @@ from openinfer.synth.targets.simt.threads import THREAD, ThreadLoop, launch_kern
 
 @dataclass(frozen=True)
 class Formed:
-    """What a launch does, as loops over groups and threads."""
+    """The body of a launch, as loops over groups and threads."""
 
     body: Statements
     threads: int
     form: str
     memory: tuple[Buffer, ...] = ()
-    """What threads have for themselves, in memory."""
+    """Private arrays of threads that live in memory."""
     most_terms: int = BLOCK
-    """The most terms that one accumulator of f32 takes in; loops that add up more do so in blocks."""
+    """Terms per f32 accumulator at most; longer sums are blocked."""
 
 
 LaunchForm = Callable[[LaunchPart, SimtMachine, set[str]], Formed | None]
-"""A form of launches: what it makes of a segment, with no name among those that are taken; None if it has another."""
+"""A launch form: makes a launch of a segment, avoiding the given names; None if the form does not apply."""
 
 
 def baseline(kernel: Kernel, machine: SimtMachine) -> Launches:
@@ -41,7 +41,7 @@ def baseline(kernel: Kernel, machine: SimtMachine) -> Launches:
 
 
 def formed(kernel: Kernel, body: Statements, machine: SimtMachine, *forms: LaunchForm) -> Launches:
-    """Statements of a kernel as launches, each in the first form that takes it."""
+    """Statements of a kernel as launches, each in the first form that applies."""
     given = (*kernel.inputs, *kernel.outputs)
     shared = tuple(one.buffer for one in body if isinstance(one, Alloc))
     taken = {one.name for one in (*given, *kernel.scratch, *shared)} | {var.name for var in variables_of(body)}
@@ -72,9 +72,9 @@ def _threads(segment: LaunchPart, machine: SimtMachine, taken: set[str], number:
 def without_contractions(
     kernel: Kernel, expand: Callable[[Contraction, set[str]], Statements | None] = lambda _one, _taken: None
 ) -> Statements:
-    """Contractions as the loops that ``expand`` makes of them, with names that are not taken; else as plain loops.
+    """The body of a kernel with contractions replaced by what ``expand`` makes of them, or else by plain loops.
 
-    Each has a name of its own for its sum, so that two may stand in one scope.
+    ``expand`` must avoid the names it is given. Each accumulator has its own name, so that two may share a scope.
     """
     taken = {var.name for var in variables_of(kernel.body)}
     taken |= {one.name for one in (*kernel.inputs, *kernel.outputs, *kernel.scratch)}

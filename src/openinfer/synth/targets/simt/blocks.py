@@ -1,7 +1,7 @@
-"""Contractions of many rows and columns: a group has a block of sums, and each of its threads some of them.
+"""Contractions of many rows and columns: a group computes a block of sums, and each of its threads some of them.
 
-Blocks of both factors go through memory that the group shares, so that each of their elements is loaded once for all
-sums that it is in. Terms are added in their order, as plain loops do; very many of them in blocks.
+Blocks of both factors go through shared memory, so that each element is loaded once for all sums of the block that use
+it. Terms are added in order, as in plain loops; very long sums are blocked.
 """
 
 from collections.abc import Iterator, Sequence
@@ -41,36 +41,36 @@ from openinfer.synth.targets.simt.threads import lets_of
 from openinfer.synth.targets.simt.wide import FreshNames
 
 _DEEP = 16
-"""Terms of a block."""
+"""Terms per block."""
 _MOST_TERMS = 8192
-"""The most terms of one accumulator: partial sums need as many registers again."""
-_NEXT = 4
-"""Rows, or columns, of a thread that are next to each other: one access loads them from memory of the group."""
+"""Terms per accumulator at most: partial sums need as many registers again."""
+_RUN = 4
+"""Contiguous rows, or columns, of a thread: one access loads them from shared memory."""
 _SMALL, _LARGE = 4, 8
-"""Rows and columns of a thread, and those where there are blocks enough of the larger ones for all units."""
+"""Rows and columns per thread; the larger number if that still leaves enough blocks for all units."""
 
 
 @dataclass(frozen=True)
 class BlockSide:
-    """The indices that only one factor has, and its factor."""
+    """A factor, and the indices that only it has."""
 
     indices: tuple[ScalarVar, ...]
     extents: tuple[int, ...]
     value: Scalar
     is_along: bool
-    """Whether neighbours in memory are along the sum."""
+    """Whether memory is contiguous along the reduction."""
     valid: Scalar | None = None
-    """The condition under which its factor is not 0."""
+    """The condition under which its factor counts; elsewhere it is 0."""
 
     @property
     def count(self) -> int:
-        """How many rows, or columns."""
+        """The number of rows, or columns."""
         return prod(self.extents)
 
 
 @dataclass(frozen=True)
 class BlockSides:
-    """The indices that both factors have, and what each has alone."""
+    """The indices that both factors share, and what each has alone."""
 
     batch: tuple[ScalarVar, ...]
     batches: tuple[int, ...]
@@ -79,12 +79,12 @@ class BlockSides:
 
 
 def fits_blocks(one: Contraction, machine: SimtMachine) -> bool:
-    """Whether a contraction has rows and columns enough for blocks."""
+    """Whether a contraction has enough rows and columns for blocks."""
     return block_sides(one, machine) is not None
 
 
 def least_groups(one: Contraction, machine: SimtMachine) -> int | None:
-    """Groups of a contraction in the smallest blocks; None if it has another form."""
+    """The number of groups of a contraction in the smallest blocks; None if it does not fit blocks."""
     sides = block_sides(one, machine)
     if sides is None:
         return None
@@ -103,7 +103,7 @@ def blocks(part: LaunchPart, machine: SimtMachine, taken: set[str]) -> Formed | 
 
 
 def block_sides(one: Contraction, machine: SimtMachine) -> BlockSides | None:
-    """Both factors of a contraction; None if it has not rows and columns enough for blocks."""
+    """Both sides of a contraction; None if it does not have enough rows and columns for blocks."""
     if any(map(is_symbolic, (*one.extents, *one.reduced))) or one.accumulator.bits < 32:
         return None
     if prod(one.reduced) < machine.least_block or not one.bound:
@@ -128,7 +128,7 @@ def block_sides(one: Contraction, machine: SimtMachine) -> BlockSides | None:
 
 
 def _zeroed(one: Contraction, sides: Sequence[BlockSide], machine: SimtMachine) -> int | None:
-    """The side that can be 0 where a term does not count: the other one does not say whether, and is finite."""
+    """The side that can be set to 0 where a term is invalid: the other one must be finite and not in the condition."""
     assert one.valid is not None
     used = variables(one.valid)
     others = (sides[1], one.b, one.b_value), (sides[0], one.a, one.a_value)
@@ -156,12 +156,12 @@ class _Blocks:
         self._ty, self._tx = names.var("down"), names.var("across")
         heights = self._height, self._width
         self._shared = [
-            Buffer(names.name(f"shared_{name}"), self._kind, (_DEEP, extent + _NEXT), Space.GROUP)
+            Buffer(names.name(f"shared_{name}"), self._kind, (_DEEP, extent + _RUN), Space.GROUP)
             for name, extent in zip(("rows", "columns"), heights, strict=True)
         ]
 
     def _sums(self) -> int:
-        """How many rows, and columns, a thread has."""
+        """Rows, and columns, per thread."""
         tall, wide = (-(-side.count // (each * _LARGE)) for side, each in self._pairs())
         words = _DEEP * _LARGE * (self._down + self._across) * self._one.accumulator.bits // 8
         is_enough = tall * wide * prod(self._sides.batches) >= self._machine.units
@@ -231,7 +231,7 @@ class _Blocks:
     def _loaded(
         self, memory: Buffer, side: BlockSide, start: ScalarVar, extent: int, block: ScalarVar
     ) -> Iterator[Statement]:
-        """A block of a factor, with zeros outside; neighbouring threads load what is next to each other."""
+        """Loads a block of a factor, padded with zeros; adjacent threads load contiguous elements."""
         one, names, threads = self._one, self._names, self._machine.group
         total, turn, at = prod(one.reduced), names.var("turn"), names.var("at")
         deep, place = names.var("deep"), names.var("place")
@@ -274,10 +274,10 @@ class _Blocks:
                 store = self._store(sides, row, column, {total: own})
                 inner += [
                     Let(column, second + _own(self._tx, other, self._across)),
-                    *_where(column, sides.columns.count, self._width, store),
+                    *_guarded(column, sides.columns.count, self._width, store),
                 ]
             yield Let(row, first + _own(self._ty, place, self._down))
-            yield from _where(row, sides.rows.count, self._height, tuple(inner))
+            yield from _guarded(row, sides.rows.count, self._height, tuple(inner))
 
     def _store(self, sides: BlockSides, row: Scalar, column: Scalar, known: dict[Scalar, Scalar]) -> Statements:
         names, one = self._names, self._one
@@ -291,10 +291,10 @@ class _Blocks:
 
 
 def _own(thread: ScalarVar, place: int, threads: int) -> Scalar:
-    """One of the rows, or columns, of a thread: some neighbours, and then as many behind those of all others."""
-    first = thread * _NEXT
-    return first + (place // _NEXT * threads * _NEXT + place % _NEXT) if place else first
+    """A row, or column, of a thread: runs of contiguous ones, interleaved with those of the other threads."""
+    first = thread * _RUN
+    return first + (place // _RUN * threads * _RUN + place % _RUN) if place else first
 
 
-def _where(var: Scalar, count: int, step: int, body: Statements) -> Statements:
+def _guarded(var: Scalar, count: int, step: int, body: Statements) -> Statements:
     return (If(var < count, body),) if count % step else body

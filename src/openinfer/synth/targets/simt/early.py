@@ -1,6 +1,6 @@
-"""Accesses of memory that a thread can begin before anything else: all of them are on their way at the same time.
+"""Hoists loads to the start of a thread, so that all of them are in flight at the same time.
 
-Where loads wait for barriers, or for what other loads give, a short launch is the sum of their latencies.
+A short launch whose loads wait for barriers, or for other loads, takes the sum of their latencies.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,27 +27,27 @@ from openinfer.synth.targets.simt.team import as_words
 from openinfer.synth.targets.simt.wide import FreshNames
 
 _MOST_WORDS = 64
-"""What a thread has in registers of what it loads early."""
+"""Registers per thread for values loaded early."""
 
 
 @dataclass
 class EarlyLoads:
-    """What is loaded at the beginning, while it is gathered."""
+    """Collects the loads that are hoisted to the start."""
 
     known: set[str]
-    """Variables that there are at the beginning."""
+    """Variables that are defined at the start."""
     names: FreshNames
     statements: list[Statement] = field(default_factory=list)
-    """Accesses, in their order, and where they are."""
+    """Hoisted loads in order, with the indices that they need."""
     _places: dict[Scalar, Scalar] = field(default_factory=dict)
-    """Variables for places, as what they are."""
+    """Hoisted index variables, with their values."""
     _accesses: dict[tuple[Buffer, tuple[Scalar, ...]], WideLoad] = field(default_factory=dict)
     _words: int = 0
 
     def without_accesses(self, body: Sequence[Statement]) -> Statements:
-        """Statements that write nothing but memory of the group, less the accesses that can stand before all of them.
+        """Hoists wide loads out of statements that write only shared memory; returns the other statements.
 
-        Elements are made of what was loaded where they were: until then, nothing waits for the access.
+        Loaded words are unpacked where the load was: nothing waits for it before that.
         """
         found: list[Statement] = []
         for one in body:
@@ -60,7 +60,7 @@ class EarlyLoads:
         return tuple(found)
 
     def with_operands(self, body: Statements) -> Statements:
-        """Statements at the end of an iteration; what they read of memory is loaded before."""
+        """Hoists the loads of statements at the end of an iteration; returns the other statements."""
         written = {one.buffer.name for one in walk(body) if isinstance(one, Store)}
         made: dict[Scalar, Scalar] = {}
         for one in _straight(body):
@@ -92,7 +92,7 @@ class EarlyLoads:
         return self._words <= _MOST_WORDS
 
     def _accessed(self, one: WideLoad) -> Iterator[Statement]:
-        """An access among the first ones, if it is not there; and names for its elements."""
+        """Hoists a load, unless the same one is hoisted already; yields names for its elements."""
         key = one.buffer, tuple(replaced(part, self._places) for part in one.index)
         own = replace(one, variables=tuple(self.names.var(var.name, var.dtype) for var in one.variables))
         access, elements = as_words(own, self.names)
@@ -105,7 +105,7 @@ class EarlyLoads:
 
 
 def _straight(body: Statements) -> Iterator[Statement]:
-    """Statements, and those of branches, which stand at the end of an iteration."""
+    """The statements at the end of an iteration, including those inside branches."""
     for one in body:
         if isinstance(one, If):
             yield from _straight(one.then)

@@ -1,4 +1,4 @@
-"""Flat launches: every thread has some neighbouring elements, and nothing to do with others."""
+"""Flat launches: every thread computes a few contiguous elements, independently of the others."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from openinfer.synth.targets.simt.wide import FreshNames, WideLoop
 
 
 def flat(part: LaunchPart, machine: SimtMachine, taken: set[str]) -> Formed | None:
-    """Nested parallel loops without others inside: a thread runs iterations of the innermost that are one access."""
+    """A perfect nest of parallel loops: a thread runs the iterations of the innermost that share a wide access."""
     *before, last = part.body
     if not part.is_parallel or not isinstance(last, For):
         return None
@@ -30,7 +30,7 @@ def flat(part: LaunchPart, machine: SimtMachine, taken: set[str]) -> Formed | No
     chunk, (full, rest) = names.var("chunk"), divmod(extent, width)
     body = loop.copies(chunk * width, width, names).statements
     if rest:
-        # Elements behind the last whole access have a thread each.
+        # Elements after the last full access get a thread each.
         alone = Let(inner.index, chunk + (full * width - full))
         body = (If(chunk < full, body, (alone, *inner.body)),)
     made: Statement = For(chunk, index(full + rest), body, inner.kind)

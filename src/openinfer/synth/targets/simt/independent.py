@@ -1,4 +1,4 @@
-"""Loops whose iterations turn out to be independent, though nothing says so: they can be threads."""
+"""Finds loops that are independent but not marked as parallel: their iterations can be threads."""
 
 from dataclasses import replace
 from itertools import combinations
@@ -25,10 +25,10 @@ from openinfer.synth.targets.simt.row_loops import row_loop
 
 
 def with_independent_loops(body: Statements) -> Statements:
-    """Statements in which loops are parallel if each iteration stores elements of its own.
+    """Marks loops as parallel if each iteration stores to distinct elements.
 
-    They are all that a parallel loop does, or stand by themselves. Those that the threads of a row can share are left
-    as they are: what they work on stays where the threads have it.
+    This covers top-level loops, and loops that are the entire body of a parallel loop. Loops that the threads of a row
+    can share stay as they are, so that elements stay with the threads that hold them.
     """
     return tuple(as_parallel(one) if isinstance(one, For) and not _is_row(one) else one for one in body)
 
@@ -38,7 +38,7 @@ def _is_row(loop: For) -> bool:
 
 
 def as_parallel(loop: For) -> For:
-    """A loop, and one that is all it does, parallel if each iteration stores elements of its own."""
+    """A loop, or the loop that is its entire body, marked as parallel if iterations store to distinct elements."""
     if len(loop.body) == 1 and isinstance(loop.body[0], For) and loop.kind is LoopKind.PARALLEL:
         return replace(loop, body=(as_parallel(loop.body[0]),))
     return replace(loop, kind=LoopKind.PARALLEL) if _is_independent(loop) else loop
@@ -62,7 +62,7 @@ def _is_independent(loop: For) -> bool:
 
 
 def _are_apart(stores: list[Store], index: ScalarVar, extent: int, names: set[ScalarVar]) -> bool:
-    """Whether no two iterations store the same element."""
+    """Whether no two iterations store to the same element."""
     places = [position(one.buffer, one.index) for one in stores]
     found = [(one.buffer, place) for one, place in zip(stores, places, strict=True) if place is not None]
     if len(found) < len(stores) or any(ScalarVar(name) in names for _, place in found for name in place.steps):
@@ -74,7 +74,7 @@ def _are_apart(stores: list[Store], index: ScalarVar, extent: int, names: set[Sc
 
 
 def _never_meet(one: Affine, other: Affine, index: ScalarVar, extent: int) -> bool:
-    """Whether two stores touch an element in common only in the same iteration."""
+    """Whether two stores can hit the same element only in the same iteration."""
     if one.steps != other.steps or is_symbolic(one.first) or is_symbolic(other.first):
         return False
     step, apart = abs(one.step(index)), abs(one.first - other.first)

@@ -1,8 +1,7 @@
-"""What launches mean, on the CPU and without a driver: every schedule can be proved before a device sees it.
+"""Interprets launches on the CPU, without a driver: every schedule can be checked before a device runs it.
 
-A launch is a loop over its threads, which may run in any order. Two threads that touch one element, one of them writing
-it, are refused by the interpreter of loops if the write comes first; so a launch runs from either end, and what it
-computes must not depend on it.
+A launch is a loop over its threads, in any order. If one thread writes an element and another then accesses it, the
+loop interpreter raises an error. So each launch runs in both orders, and the results must not depend on the order.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +12,7 @@ from openinfer.synth.targets.simt.launches import Launches
 
 
 def launched(found: Launches, arrays: Sequence[Array], sizes: Mapping[str, int] | None = None) -> tuple[Array, ...]:
-    """The outputs of a kernel that runs as launches."""
+    """The outputs of a kernel when it runs as launches."""
     kernels = [launch.kernel for launch in found.launches]
     inputs, outputs = found.kernel.inputs, found.kernel.outputs
     one, other = (

@@ -6,16 +6,16 @@ from openinfer.loops.intervals import Interval, interval
 from openinfer.loops.ir import INDEX, Bind, For, If, Let, Statement
 
 _UNROLLED = 32
-"""Iterations of a loop without loops inside that compilers of shaders run one after the other, without counting."""
+"""Shader compilers fully unroll innermost loops of up to this many iterations."""
 
 _UNKNOWN = 1 << 31
-"""What is not below this depends on numbers that nothing is known of, as data is."""
+"""Bounds from here on depend on unknown values, such as data."""
 
 
 def iterations(body: Sequence[Statement], known: Mapping[str, Interval] | None = None) -> int:
-    """The most iterations of all loops that one thread may run at the bounds of sizes.
+    """The maximum number of loop iterations of one thread, at the upper bounds of sizes.
 
-    What depends on data is not known, and not counted; nor are short loops that become straight code.
+    Loops that depend on data have no known bound and are not counted; neither are short loops that compilers unroll.
     """
     known, total = dict(known or {}), 0
     for one in body:

@@ -1,7 +1,7 @@
-"""Rows in registers: what a thread has loaded or computed for its elements stays there from one loop to the next.
+"""Rows in registers: a thread keeps what it has loaded or computed from one loop to the next.
 
-Loops over the same extents give a thread the same elements. So what one of them loads, later ones need not load again;
-what one stores and another one reads and stores again is stored once.
+Loops over the same extents assign the same elements to a thread. So later loops need not load an element again, and an
+element that a later loop overwrites is stored only once.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,11 +14,11 @@ from openinfer.synth.targets.simt.row_loops import RowLoop
 from openinfer.synth.targets.simt.wide import FreshNames, KeptElements, WideCopies
 
 _Key: TypeAlias = tuple[str, tuple[Scalar, ...]]
-"""An element that loops over the same extents call alike: its buffer, and where it is."""
+"""An element: its buffer, and its index in the canonical variables of loops over the same extents."""
 
 
 class KeptRow:
-    """What the loops over the same extents know of a row's elements."""
+    """The elements of a row that loops over the same extents keep in registers."""
 
     def __init__(self, loops: Sequence[RowLoop]) -> None:
         refused = {name for one in loops for name in _refused(one)}
@@ -26,16 +26,16 @@ class KeptRow:
         self._stores = [{at: key for at, key in _stores(one) if key[0] not in refused} for one in loops]
         self._place = 0
         self._known: dict[int, dict[_Key, tuple[Scalar, ...]]] = {}
-        """What is known of the elements of a chunk."""
+        """The values in registers, by chunk and element."""
 
     @property
     def words(self) -> int:
-        """The registers of an element, at most, that are kept from one loop to the next; 0 if nothing is."""
-        kept = [self._kept_behind(place) for place in range(len(self._loads))]
+        """Registers per iteration that are live between loops at most; 0 if nothing is kept."""
+        kept = [self._kept_after(place) for place in range(len(self._loads))]
         return max(sum(max(bits // 32, 1) for bits in one.values()) for one in kept)
 
-    def _kept_behind(self, place: int) -> dict[_Key, int]:
-        """What is known once a loop has run and is asked for later, with its bits."""
+    def _kept_after(self, place: int) -> dict[_Key, int]:
+        """The elements that are available after a loop and used later, with their bits."""
         found: dict[_Key, int] = {}
         for loads in self._loads[place + 1 :]:
             found |= {key: load.dtype.bits for load, key in loads.items()}
@@ -43,11 +43,11 @@ class KeptRow:
         seen |= {key for stores in self._stores[: place + 1] for key in stores.values()}
         return {key: bits for key, bits in found.items() if key in seen}
 
-    # --- a loop -------------------------------------------------------------------------------------------------------
+    # --- the current loop ---------------------------------------------------------------------------------------------
 
     def elements(self, chunk: int) -> KeptElements:
-        """What is known of a chunk of the loop at hand, and what will be asked for."""
-        known, later = self._known.setdefault(chunk, {}), self._kept_behind(self._place)
+        """The values in registers for a chunk of the current loop, and what later loops will use."""
+        known, later = self._known.setdefault(chunk, {}), self._kept_after(self._place)
         loads, stores = self._loads[self._place], self._stores[self._place]
         again = {key for others in self._stores[self._place + 1 :] for key in others.values()}
         return KeptElements(
@@ -58,8 +58,8 @@ class KeptRow:
         )
 
     def took(self, chunk: int, made: WideCopies, one: RowLoop, names: FreshNames) -> Iterator[Let]:
-        """Keep what a chunk of the loop at hand has loaded and stored, as it would be loaded."""
-        known, later = self._known[chunk], self._kept_behind(self._place)
+        """Keeps what a chunk of the current loop has loaded and stored, rounded as if it were loaded again."""
+        known, later = self._known[chunk], self._kept_after(self._place)
         for load, key in self._loads[self._place].items():
             if key in later and load in made.loaded:
                 known[key] = made.loaded[load]
@@ -74,7 +74,7 @@ class KeptRow:
                 known[key] = tuple(value if is_plain else let.var for value, let, is_plain in pairs)
 
     def renamed(self, chunk: int, names: FreshNames) -> dict[Scalar, ScalarVar]:
-        """Other names for what the loop at hand has made known of a chunk; from now on it is known by them."""
+        """New names for the values that the current loop adds for a chunk; later loops use these names."""
         found: dict[Scalar, ScalarVar] = {}
         known = self._known[chunk]
         for key in self._made():
@@ -85,15 +85,15 @@ class KeptRow:
         return found
 
     def _made(self) -> set[_Key]:
-        """What is known because of the loop at hand."""
+        """The elements that the current loop adds."""
         before = {key for loads in self._loads[: self._place] for key in loads.values()}
         before |= {key for stores in self._stores[: self._place] for key in stores.values()}
         own = set(self._loads[self._place].values()) - before
         return own | set(self._stores[self._place].values())
 
     def next_loop(self) -> None:
-        """Go on to the next loop."""
-        later = self._kept_behind(self._place)
+        """Moves on to the next loop."""
+        later = self._kept_after(self._place)
         self._place += 1
         self._known = {
             chunk: {key: values for key, values in known.items() if key in later}
@@ -121,7 +121,7 @@ def _parts(one: Statement) -> Iterator[Scalar]:
 
 
 def _refused(one: RowLoop) -> Iterator[str]:
-    """Buffers of which nothing is kept: what is stored is not what is loaded, or in the wrong order."""
+    """Buffers to leave out: a load would not give what was stored, or accesses come in the wrong order."""
     own = {each.var.name for each in one.body if isinstance(each, Let)}
     stored: set[str] = set()
     for each in one.body:
@@ -133,6 +133,6 @@ def _refused(one: RowLoop) -> Iterator[str]:
 
 
 def _is_rounded(one: Store) -> bool:
-    """Whether it can be said what a value is once it was stored."""
+    """Whether the value that a load would give after a store can be computed by rounding."""
     dtype = one.buffer.dtype
     return dtype.compute is one.value.dtype and (dtype is dtype.compute or dtype.kind == "float")

@@ -1,4 +1,4 @@
-"""Kernels as launches: what is done to all threads at once, one after the other."""
+"""Kernels as launches: loops over threads, run one after the other."""
 
 from dataclasses import dataclass
 
@@ -7,19 +7,19 @@ from openinfer.loops.ir import Bind, Buffer, Const, For, Kernel
 
 @dataclass(frozen=True)
 class Launch:
-    """A kernel whose body is one loop, over its threads or groups of them. All its memory but theirs is given to it."""
+    """A kernel whose body is one loop, over threads or groups. Only private and shared memory is its own."""
 
     kernel: Kernel
     threads: int
-    """Of all groups together. A ``Dim`` where it depends on dynamic sizes."""
+    """The total over all groups; a ``Dim`` if it depends on dynamic sizes."""
     is_guarded: bool = False
-    """Whether an earlier launch of the same call can fail: it relies on what that has checked."""
+    """Whether an earlier launch of the same call can fail: this one relies on its checks."""
     form: str = "threads"
-    """How the schedule made it, for people who read a plan."""
+    """The form that the schedule gave it, for readers of the plan."""
 
 
 def group_of(kernel: Kernel, usual: int) -> int:
-    """The threads of a group of a launch; ``usual`` where threads have nothing to do with others."""
+    """The threads per group of a launch; ``usual`` if its threads do not cooperate."""
     for group in kernel.body:
         for one in group.body if isinstance(group, For) and group.bind is Bind.GROUP else ():
             if isinstance(one, For) and one.bind is Bind.THREAD:
@@ -30,10 +30,10 @@ def group_of(kernel: Kernel, usual: int) -> int:
 
 @dataclass(frozen=True)
 class Launches:
-    """A kernel as launches: each sees what those before it have written."""
+    """A kernel as launches, each of which sees the writes of those before it."""
 
     kernel: Kernel
-    """As it was before."""
+    """The kernel before scheduling."""
     launches: tuple[Launch, ...]
     scratch: tuple[Buffer, ...]
-    """Memory that launches hand on, or that threads have for themselves where it is too much to keep."""
+    """Memory passed between launches, and private arrays that are too large for registers."""

@@ -1,6 +1,6 @@
-"""Long loops outside of parallel ones: many groups gather what they can, and one gathers what they have.
+"""Long loops outside parallel ones: many groups compute partial reductions, and one group combines them.
 
-A loop whose iterations are independent becomes a parallel one.
+A loop whose iterations are independent becomes parallel.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,18 +35,18 @@ from openinfer.synth.targets.simt.row_loops import RowLoop, row_loop
 from openinfer.synth.targets.simt.wide import FreshNames
 
 _PARTS = 8
-"""Groups of a unit that gather at the same time."""
+"""Groups per compute unit that reduce at the same time."""
 _MULTIPLE = 64
-"""Groups begin at multiples of so many iterations, so that accesses are aligned."""
+"""Groups start at multiples of this many iterations, so that accesses are aligned."""
 
 
 def with_long_loops(body: Statements, machine: SimtMachine, names: FreshNames) -> Statements:
-    """Statements of a kernel in which no group has much more to do than others could do beside it."""
+    """Statements of a kernel with long loops divided among groups that would otherwise be idle."""
     found: list[Statement] = []
     for place, one in enumerate(body):
         for made in _divided(one, body[:place], machine, names):
             at = 0 if isinstance(made, Alloc) else len(found)
-            # A parallel loop is a launch of its own: variables that only later statements use wait until then.
+            # A parallel loop is a launch of its own: variables that only later statements use are defined after it.
             while isinstance(made, For) and made.kind is LoopKind.PARALLEL and at and _begins(found[at - 1], made):
                 at -= 1
             found.insert(at, made)
@@ -54,7 +54,7 @@ def with_long_loops(body: Statements, machine: SimtMachine, names: FreshNames) -
 
 
 def _begins(one: Statement, loop: For) -> bool:
-    """Whether a statement gives a variable its first value, a number, which a loop does not read."""
+    """Whether a statement initializes a variable with a number, and a loop does not read the variable."""
     is_number = isinstance(one, Local) and isinstance(one.value, Const)
     parts = (part for inner in walk((loop,)) for value in scalars(inner) for part in visit(value))
     return isinstance(one, Local) and is_number and one.var not in parts
@@ -84,7 +84,7 @@ def _nested(one: RowLoop, body: Statements, kind: LoopKind = LoopKind.SERIAL) ->
 
 
 def _in_parts(one: RowLoop, before: Sequence[Statement], machine: SimtMachine, names: FreshNames) -> Statements:
-    """Partial totals of as many groups as run at once, and their total; nothing if a total begins with something."""
+    """Partial reductions in as many groups as run at once, then combined; empty if an initial value is unknown."""
     firsts = [_first(each, before) for each in one.reductions]
     longest = max(range(len(one.extents)), key=lambda axis: one.extents[axis])
     extent, multiple = one.extents[longest], _MULTIPLE if longest == len(one.extents) - 1 else 1
@@ -115,7 +115,7 @@ def _in_parts(one: RowLoop, before: Sequence[Statement], machine: SimtMachine, n
 
 
 def _moved(one: RowLoop, axis: int, extent: int, start: Scalar) -> RowLoop:
-    """Some of the iterations along an axis."""
+    """A slice of the iterations along an axis."""
     var = one.indices[axis]
     body = changed_statements(one.body, lambda part: start + var if part == var else None)
     extents = (*one.extents[:axis], extent, *one.extents[axis + 1 :])
@@ -123,12 +123,12 @@ def _moved(one: RowLoop, axis: int, extent: int, start: Scalar) -> RowLoop:
 
 
 def _fresh(body: Statements, names: FreshNames) -> Statements:
-    """Statements whose loops and names are others, so that they can stand beside the same ones."""
+    """A copy of statements with names of its own, so that it can stand beside the original."""
     return renamed(body, {var.name: names.var(var.name, var.dtype) for var in variables_of(body)})
 
 
 def _first(one: Reduction, before: Sequence[Statement]) -> Scalar | None:
-    """What a partial total begins with, where that is known without running anything."""
+    """The initial value of a partial reduction, if it is known without running anything."""
     if isinstance(one.first, Const):
         return one.first
     changed = {var for each in walk(tuple(before)) for var in assigned_by(each)}

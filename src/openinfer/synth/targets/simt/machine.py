@@ -1,4 +1,4 @@
-"""What code may assume of a device with many threads."""
+"""The machine model: what generated code may assume of a device with many threads."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -6,78 +6,79 @@ from typing import Literal
 from openinfer.synth.devices.description import DeviceArch
 
 Following = Literal["edges", "chain", "one", "counted"]
-"""A launch waits for those that it needs; for the one before it, whatever that is; for the only one that it needs
-(where there are several, it begins when they have ended); or until as many groups have ended as are before it."""
+"""How an early launch waits. ``edges``: for the launches it depends on. ``chain``: for the previous launch, whatever
+it is. ``one``: for its only dependency; a launch with several starts after they have ended. ``counted``: until as many
+groups have ended as were launched before it."""
 _GROUP = 256
-"""Threads of a group, where the device allows as many."""
+"""Threads per group, if the device allows that many."""
 _LARGEST_GROUP = 1024
-"""The most threads of a group, where the device allows as many."""
+"""Upper limit on threads per group, if the device allows that many."""
 _LEAST_SHARED, _MOST_SHARED = 16_384, 49_152
-"""Memory that groups share on every device, and what they have without asking for more where there is more."""
+"""Shared memory per group that every device has, and the most that a group gets without opting in to more."""
 _WITH_MATRIX_UNITS = "sm_90a"
-"""The architecture whose instructions for tiles in memory of a group are used."""
+"""The architecture whose matrix instructions on shared-memory tiles are used."""
 _LEAST_GROUP = 128
-"""Threads of a group that every device allows."""
+"""Threads per group that every device allows."""
 
 
 @dataclass(frozen=True)
 class SimtMachine:
-    """A device on which a launch runs the same code in many threads, in groups of a fixed number."""
+    """A device on which a launch runs the same code in many threads, in groups of a fixed size."""
 
     group: int = _GROUP
-    """Threads of a group: a power of two, at most the square of the threads of a subgroup."""
+    """Threads per group: a power of two, at most the square of the subgroup size."""
     subgroup: int = 0
-    """Threads of a subgroup, which exchange values without memory; 0 if that is not known."""
+    """Threads per subgroup, which exchange values without memory; 0 if unknown or unusable."""
     most_groups: int = 65_535
-    """Groups of one launch."""
+    """Groups per launch at most."""
     largest_group: int = 0
-    """Threads of a group where one needs more than the usual number, of which the same is true; 0 if it cannot."""
+    """Threads per group where a form needs more than ``group``, under the same constraints; 0 if unsupported."""
     kept_elements: int = 32
-    """Elements of a row that each of its threads keeps in registers from one loop to the next."""
+    """Elements of a row that each thread keeps in registers from one loop to the next."""
     own_elements: int = 64
-    """Memory of a thread is in its registers up to so many elements."""
+    """Private arrays of up to this many elements live in registers."""
     in_flight: int = 4096
-    """Threads of a launch that have larger memory of their own: others wait for one of them to end."""
+    """Threads per launch if each has a larger private array; they loop over the remaining iterations."""
     least_row: int = 32
-    """Elements of a row for which several threads pay."""
+    """Row length from which several threads per row pay off."""
     long_row: int = 1 << 16
-    """Elements from which on a row is too long for one group, if there are no others."""
+    """Length from which a row is too long for one group, if it is the only row."""
     least_block: int = 16
-    """Rows, columns and terms from which on contractions are computed in blocks."""
+    """Rows, columns and terms from which contractions are computed in blocks."""
     shared_bytes: int = 16_384
-    """Memory that the threads of a group share."""
+    """Shared memory per group."""
     most_shared_bytes: int = 0
-    """The same where a group asks for more than the usual."""
+    """Shared memory per group if a launch opts in to more."""
     has_matrix_units: bool = False
-    """Whether 128 threads multiply tiles together, by instructions of their own."""
+    """Whether 128 threads can multiply tiles together, with dedicated instructions."""
     units: int = 64
-    """Groups that run at the same time, and no fewer, where there are enough of them."""
+    """Compute units: at least this many groups run concurrently, if there are enough."""
     fuses: bool = False
-    """Whether a product and a sum are one instruction, which rounds once."""
+    """Whether multiply-add is one instruction with a single rounding."""
     early: Following | None = None
-    """How launches begin while those before them still run; None if they do not."""
+    """How a launch waits that starts while earlier ones still run; None if launches do not overlap."""
     knows_weights: bool = False
-    """Whether kernels say of weights that nothing writes them."""
+    """Whether kernels declare that nothing writes weights."""
     guards_late: bool = False
-    """Whether launches look only before they write whether an earlier one has failed."""
+    """Whether launches check for an earlier failure only before they write."""
     unaligned: frozenset[str] = frozenset()
-    """Buffers of the kernel at hand that may begin anywhere, not only where the widest access may."""
+    """Buffers of the current kernel that may start anywhere, not only aligned for the widest access."""
     finite: frozenset[str] = frozenset()
-    """Buffers of the kernel at hand that have neither infinities nor NaN: their products with 0 are 0."""
+    """Buffers of the current kernel without infinities or NaN: their products with 0 are 0."""
 
     @property
     def counts_groups(self) -> bool:
-        """Whether launches count the groups of others that have ended, in place of barriers."""
+        """Whether launches count the groups of others that have ended, instead of using barriers."""
         return self.early == "counted"
 
     @property
     def most_threads(self) -> int:
-        """Threads of one launch."""
+        """Threads per launch at most."""
         return self.group * self.most_groups
 
 
 def simt_machine(arch: DeviceArch) -> SimtMachine:
-    """What code may assume of a device.
+    """The machine model of a device.
 
     >>> simt_machine(DeviceArch.named("lavapipe")).group, simt_machine(DeviceArch.named("vulkan")).group
     (64, 128)

@@ -1,8 +1,8 @@
-"""Contractions of many rows and columns on matrix units: a group has a tile of sums, and 128 threads 64 rows of it.
+"""Large contractions on matrix units: a group computes a tile of sums, and every 128 threads 64 rows of it.
 
-Tiles of both factors come into memory that the group shares by copies that run ahead, in a ring of stages. Units
-multiply what is there while others are on their way. Products of two elements are exact; how units round what they
-add up is theirs to know, so they take integers, and floats whose sums are rounded to fewer bits in the end.
+Asynchronous copies bring tiles of both factors into shared memory, in a ring of stages: the units multiply one stage
+while others are in flight. Products of two elements are exact, but how the units round sums is unspecified. So they are
+used for integers, and for floats whose sums are rounded to fewer bits in the end.
 """
 
 from collections.abc import Iterator
@@ -54,14 +54,14 @@ from openinfer.synth.targets.simt.threads import lets_of
 from openinfer.synth.targets.simt.wide import FreshNames
 
 _PIECE = 16
-"""Bytes of a copy."""
+"""Bytes per copy."""
 _PANEL = 8
-"""Tiles next to each other that groups take before they go down: what they read is in the cache for all of them."""
+"""Adjacent tiles that groups take before they move down: all of them find what they read in the cache."""
 
 
 @dataclass(frozen=True)
 class _TileShape:
-    """The sums of a group, and how much of what units can do it reaches."""
+    """The tile of sums of a group, and the fraction of peak throughput that it reaches."""
 
     height: int
     width: int
@@ -80,11 +80,11 @@ class _TileShape:
         return prod(sides.batches) * tall * wide
 
     def cost(self, sides: BlockSides, machine: SimtMachine) -> float:
-        """How long it takes, as sums of a unit."""
+        """The estimated time, in sums per unit."""
         return -(-self.groups(sides) // machine.units) * self.height * self.width / self.reached
 
     def stages(self, sides: BlockSides, machine: SimtMachine) -> int:
-        """The more groups there are, the more of them share a unit's memory; a group alone has more on its way."""
+        """The number of stages: the more groups share a unit's memory, the fewer; a group alone has more in flight."""
         beside = min(-(-self.groups(sides) // machine.units), _MOST_BESIDE)
         found = [machine.most_shared_bytes // (self.stage_bytes * each) for each in range(beside, 0, -1)]
         return min(next((each for each in found if each >= _LEAST_STAGES), 0), _MOST_STAGES)
@@ -100,7 +100,7 @@ _SHAPES = (
 
 
 def matrix_units(part: LaunchPart, machine: SimtMachine, taken: set[str]) -> Formed | None:
-    """A contraction of many rows and columns whose elements the units of a device multiply."""
+    """A contraction of many rows and columns, on the matrix units of a device."""
     *before, last = part.body
     sides = block_sides(last, machine) if isinstance(last, Contraction) else None
     if sides is None or not isinstance(last, Contraction) or not is_for_units(last, machine):
@@ -108,7 +108,7 @@ def matrix_units(part: LaunchPart, machine: SimtMachine, taken: set[str]) -> For
     fitting = [one for one in _SHAPES if one.stages(sides, machine)]
     if not fitting:
         return None
-    if _is_next(last, sides.rows) and not _is_next(last, sides.columns):
+    if _is_contiguous(last, sides.rows) and not _is_contiguous(last, sides.columns):
         sides = BlockSides(sides.batch, sides.batches, sides.columns, sides.rows)
     shape = min(fitting, key=lambda one: one.cost(sides, machine))
     if shape.groups(sides) > machine.most_groups:
@@ -117,7 +117,7 @@ def matrix_units(part: LaunchPart, machine: SimtMachine, taken: set[str]) -> For
 
 
 def is_for_units(one: Contraction, machine: SimtMachine) -> bool:
-    """Whether matrix units of a device multiply the elements of a contraction."""
+    """Whether the matrix units of a device can multiply the elements of a contraction."""
     loads = [_load_of(value) for value in one.factors]
     if not machine.has_matrix_units or one.valid is not None or None in loads:
         return False
@@ -131,20 +131,20 @@ def is_for_units(one: Contraction, machine: SimtMachine) -> bool:
 
 
 def _load_of(value: Scalar) -> Load | None:
-    """The element that a factor is; None if it is something made of one."""
+    """The load that a factor consists of, up to a cast; None if it is any other expression."""
     inner = value.operand if isinstance(value, Cast) else value
     return inner if isinstance(inner, Load) else None
 
 
-def _is_next(one: Contraction, side: BlockSide) -> bool:
-    """Whether results along the last index of a side are next to each other."""
+def _is_contiguous(one: Contraction, side: BlockSide) -> bool:
+    """Whether results are contiguous along the last index of a side."""
     found = position(one.out, one.out_index)
     return found is not None and bool(side.indices) and found.step(side.indices[-1]) == 1
 
 
 @dataclass(frozen=True)
 class _Factor:
-    """A factor, and the tiles of it."""
+    """A factor and its tiles."""
 
     side: BlockSide
     load: Load
@@ -152,7 +152,7 @@ class _Factor:
     start: ScalarVar
     extent: int
     is_copied: bool
-    """Whether pieces of rows are so in memory, too."""
+    """Whether the pieces of its rows are contiguous in memory, too."""
 
 
 class _MatrixForm:
@@ -193,7 +193,7 @@ class _MatrixForm:
         return Formed((loop,), count * threads, form)
 
     def _place(self) -> Statements:
-        """Where a group's sums are: groups go down panels of tiles that are next to each other."""
+        """The position of a group's tile: groups move down panels of adjacent tiles."""
         sides, shape = self._sides, self._shape
         tall, wide = -(-sides.rows.count // shape.height), -(-sides.columns.count // shape.width)
         if wide % _PANEL == 0 and tall > 1:
@@ -211,7 +211,7 @@ class _MatrixForm:
 
     def _terms(self) -> Iterator[Statement]:
         stages = self._stages
-        ahead = stages - 2  # one stage is multiplied, and one may still be
+        ahead = stages - 2  # one stage is being multiplied, and another one may still be
         for first in range(ahead):
             if first < self._blocks:
                 yield from self._stage(index(first), index(first))
@@ -238,7 +238,7 @@ class _MatrixForm:
             yield For(turn, index(pieces // self._shape.threads), body, bind=Bind.UNROLL if factor.is_copied else None)
 
     def _copied(self, factor: _Factor, block: Scalar, stage: Scalar, at: Scalar) -> Iterator[Statement]:
-        """A piece of a row as it is."""
+        """Copies a piece of a row."""
         names, pieces = self._names, TILE_BYTES // _PIECE
         line, term, place = names.var("line"), names.var("term"), names.var("place")
         yield Let(place, at // pieces)
@@ -261,7 +261,7 @@ class _MatrixForm:
         return None if not found else found[0] if len(found) == 1 else found[0] & found[1]
 
     def _stored(self, factor: _Factor, block: Scalar, stage: Scalar, at: Scalar) -> Iterator[Statement]:
-        """A piece of a row that is elsewhere in memory, element by element; neighbours in memory are of neighbours."""
+        """Gathers a piece of a row element by element; adjacent threads load what is contiguous in memory."""
         names, kind = self._names, factor.tile.dtype.compute
         line, place, first = names.var("line"), names.var("place"), names.var("first")
         yield Let(place, at % factor.extent)
@@ -286,17 +286,17 @@ class _MatrixForm:
         pair = self._pair(row, column, unit * 4 + half * 2)
         inner = (
             Let(column, self._columns.start + unit * 8 + lane % 4 * 2),
-            *_where(column, sides.columns.count, self._shape.width, pair),
+            *_guarded(column, sides.columns.count, self._shape.width, pair),
         )
         units = For(unit, index(self._shape.width // 8), inner, bind=Bind.UNROLL)
         outer = (
             Let(row, self._rows.start + own + half * 8),
-            *_where(row, sides.rows.count, self._shape.height, (units,)),
+            *_guarded(row, sides.rows.count, self._shape.height, (units,)),
         )
         yield For(half, index(2), outer, bind=Bind.UNROLL)
 
     def _pair(self, row: Scalar, column: Scalar, number: Scalar) -> Statements:
-        """Two neighbours, in one access where that is possible."""
+        """Stores two adjacent results, in one access if possible."""
         first, where, value = self._result(row, column, number)
         second, other, next_value = self._result(row, column + 1, number + 1)
         is_even = self._sides.columns.count % 2 == 0
@@ -330,7 +330,7 @@ class _MatrixForm:
 
 
 def _has_pieces(one: Contraction, load: Load, machine: SimtMachine) -> bool:
-    """Whether 16 bytes of memory are neighbouring terms, wherever they begin."""
+    """Whether every 16 bytes of a row are contiguous terms in memory, and aligned."""
     each, last = _PIECE * 8 // load.buffer.dtype.bits, one.bound[-1]
     found, along = position(load.buffer, load.index), affine(load.index[-1]) if load.index else None
     if found is None or along is None or load.buffer.name in machine.unaligned or one.reduced[-1] % each:
@@ -340,5 +340,5 @@ def _has_pieces(one: Contraction, load: Load, machine: SimtMachine) -> bool:
     return is_aligned and found.step(last) == 1 and along.step(last) == 1
 
 
-def _where(var: Scalar, count: int, step: int, body: Statements) -> Statements:
+def _guarded(var: Scalar, count: int, step: int, body: Statements) -> Statements:
     return (If(var < count, body),) if count % step else body

@@ -1,7 +1,7 @@
-"""Elements in order: a group sorts as many as fit in what it shares; longer runs are merged in launches of their own.
+"""Sorting: a group sorts as many elements as fit in shared memory; further launches merge the sorted runs.
 
-The network of a group compares pairs at fixed places, so that its threads never wait for what others find. An element
-comes before another by its key, and by where it was if keys are equal: the order is that of a stable sort.
+A group runs a sorting network, which compares pairs at fixed positions, so that no thread waits for another's result.
+Elements are ordered by key, then by original position: the sort is stable.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -51,19 +51,19 @@ from openinfer.synth.targets.simt.wide import FreshNames
 
 _I32, _I64 = DTYPES["i32"], DTYPES["i64"]
 _MOST = 2048
-"""Elements that a group sorts."""
+"""Elements that a group sorts at most."""
 
 
-# --- which ------------------------------------------------------------------------------------------------------------
+# --- selection --------------------------------------------------------------------------------------------------------
 
 
 def with_orders(kernel: Kernel, machine: SimtMachine) -> Kernel:
-    """A kernel whose orders are a group's, or in runs that are merged; others are loops."""
+    """A kernel whose orders each fit a group, with longer ones split into runs and merges; others become loops."""
     taken = {one.name for one in (*kernel.inputs, *kernel.outputs, *kernel.scratch)}
     names = FreshNames(taken | {var.name for var in variables_of(kernel.body)})
     found: list[Statement] = []
     for one in kernel.body:
-        around, order = _alone(one)
+        around, order = _lone_order(one)
         if order is None or order.axis.extent < 2 or any(is_symbolic(int_extent(loop.extent)) for loop in around):
             found += _without(one, kernel)
         elif order.axis.extent <= _fitting(order, machine):
@@ -73,8 +73,8 @@ def with_orders(kernel: Kernel, machine: SimtMachine) -> Kernel:
     return replace(kernel, body=tuple(found))
 
 
-def _alone(one: Statement) -> tuple[tuple[For, ...], Order | None]:
-    """An order with nothing but parallel loops around it."""
+def _lone_order(one: Statement) -> tuple[tuple[For, ...], Order | None]:
+    """Parallel loops, and the order that is their entire body, if there is one with static extents."""
     loops = tuple(nest(one))
     inner = loops[-1].body if loops else (one,)
     is_alone = len(inner) == 1 and isinstance(inner[0], Order)
@@ -102,7 +102,7 @@ def _inside(one: Statement) -> Iterator[Statement]:
 
 
 def _fitting(order: Order, machine: SimtMachine) -> int:
-    """How many elements a group can share, with where they were."""
+    """The number of elements that fit in shared memory, with their original positions."""
     each = shared_type(order.key.dtype).bits // 8 + 4
     found = _MOST
     while found * each > machine.shared_bytes or found > 16 * machine.group:
@@ -110,13 +110,13 @@ def _fitting(order: Order, machine: SimtMachine) -> int:
     return found
 
 
-# --- in a group -------------------------------------------------------------------------------------------------------
+# --- sorting within a group -------------------------------------------------------------------------------------------
 
 
 def sorted_by_groups(part: LaunchPart, machine: SimtMachine, taken: set[str]) -> Formed | None:
-    """An order of few elements, for each iteration of the parallel loops around it."""
+    """An order of few elements: a group sorts for each iteration of the enclosing parallel loops."""
     *before, last = part.body
-    loops, order = _alone(last)
+    loops, order = _lone_order(last)
     if order is None:
         return None
     count: int = 1
@@ -154,13 +154,13 @@ class _Network:
         return Formed((loop,), count * self._threads, f"order: {self._size} elements a group")
 
     def _turns(self, count: int, make: Callable[[ScalarVar], Statements]) -> Iterator[Statement]:
-        """Something for each of some places, by threads in turns."""
+        """Distributes ``count`` positions over the threads, round robin."""
         turn, at = self._names.var("turn"), self._names.var("at")
         turns = (index(count) - self._lane + (self._threads - 1)) // self._threads
         yield For(turn, turns, (Let(at, turn * self._threads + self._lane), *make(at)))
 
     def _loaded(self) -> Iterator[Statement]:
-        """Keys, and where they are; places behind the last one come last."""
+        """Loads keys and positions; padding after the last element sorts to the end."""
         order, keys = self._order, self._keys
 
         def one(at: ScalarVar) -> Statements:
@@ -175,7 +175,7 @@ class _Network:
         yield GroupBarrier()
 
     def _stages(self) -> Iterator[Statement]:
-        """Runs of two elements, then of four, and so on: each from two that are in opposite orders."""
+        """Sorts runs of two elements, then of four, and so on, each from two runs in opposite orders."""
         names, stage, step = self._names, self._names.var("stage"), self._names.var("step")
         length, reach = names.var("length", _I32), names.var("reach", _I32)
         inner = (
@@ -192,7 +192,7 @@ class _Network:
         yield For(stage, index(self._size.bit_length() - 1), body)
 
     def _pair(self, at: ScalarVar, reach: ScalarVar, length: ScalarVar) -> Statements:
-        """Two elements, exchanged if they are not in the order of their run."""
+        """Compares two elements, and swaps them if they are out of order for their run."""
         names, keys, places = self._names, self._keys, self._places
         number, first = names.var("number", _I32), names.var("first", _I32)
         low, high = names.var("low"), names.var("high")
@@ -236,7 +236,7 @@ class _Network:
 
 
 def _comes_first(one: tuple[Scalar, Scalar], other: tuple[Scalar, Scalar], *, is_descending: bool) -> Scalar:
-    """Whether a key at a place comes strictly before another one."""
+    """Whether a key and its position come strictly before another pair."""
     ahead = comes_before(one[0], other[0], is_descending=is_descending)
     behind = comes_before(other[0], one[0], is_descending=is_descending)
     return ahead | (~behind & (one[1] < other[1]))
@@ -248,11 +248,11 @@ def _stores(order: Order, parts: dict[Scalar, Scalar]) -> Iterator[Statement]:
         yield Store(result.buffer, place, replaced(result.value, parts))
 
 
-# --- in runs ----------------------------------------------------------------------------------------------------------
+# --- merging runs -----------------------------------------------------------------------------------------------------
 
 
 class _Runs:
-    """Runs that groups sort, and launches that merge two of them each, from one side of memory to the other."""
+    """Runs that groups sort, and launches that merge pairs of them, back and forth between two buffers."""
 
     def __init__(self, loops: Sequence[For], order: Order, run: int, names: FreshNames) -> None:
         self._loops, self._order, self._run, self._names = loops, order, run, names
@@ -285,7 +285,7 @@ class _Runs:
         return tuple(one.index for one in self._loops)
 
     def _sorted(self, start: Scalar, count: int) -> Order:
-        """A run of its own."""
+        """One run, sorted on its own."""
         order, names = self._order, self._names
         along, rank = Axis(names.var("along"), count), Axis(names.var("rank"), count)
         key = replaced(order.key, {order.axis.index: start + along.index})
@@ -298,7 +298,7 @@ class _Runs:
         return Order(along, rank, key, outs, is_descending=order.is_descending)
 
     def _merged(self, side: int, width: int) -> Statement:
-        """Every element goes to where it is among its run and among those of the other one before it."""
+        """Merges pairs of runs: an element moves to its position in its own run plus its rank in the other one."""
         count, builder = self._order.axis.extent, Builder(self._names.taken)
         keys, places = self._keys, self._places
         with builder.loop(count, LoopKind.PARALLEL) as at:
@@ -306,7 +306,7 @@ class _Runs:
             run = builder.let(at // width)
             is_right = builder.let((run % 2).eq(1))
             first = builder.let(run // 2 * (2 * width))
-            # The other run: behind the last element, it is empty.
+            # The other run, which is empty past the last element.
             begin = builder.let(pair("min", first + _choice(is_right, 0, width), index(count)))
             low = builder.local(begin, begin.dtype)
             high = builder.local(pair("min", begin + width, index(count)), begin.dtype)

@@ -1,4 +1,4 @@
-"""Contractions whose one factor has few rows: a large factor times few vectors."""
+"""Contractions of a large factor with few vectors."""
 
 from dataclasses import dataclass
 from itertools import product
@@ -27,40 +27,40 @@ _MOST_VECTORS = 8
 
 @dataclass(frozen=True)
 class VectorProduct:
-    """A contraction whose one factor has few rows."""
+    """A contraction of a large factor with few vectors."""
 
     one: Contraction
     factor: Scalar
     """The large factor."""
     vector: Scalar
-    """The other one."""
+    """The factor that holds the vectors."""
     rows: tuple[tuple[ScalarVar, int], ...]
-    """Indices of the large factor that are not summed over, and their extents."""
+    """Free indices of the large factor, with their extents."""
     inside: tuple[tuple[ScalarVar, int], ...]
-    """Indices that only the other one has."""
+    """Indices that only the vectors have, with their extents."""
     width: int
-    """Elements of the large factor in an access."""
+    """Elements of the large factor per access."""
 
     @property
     def along(self) -> ScalarVar:
-        """What is summed over."""
+        """The reduction index."""
         return self.one.bound[0]
 
     @property
     def length(self) -> int:
-        """How many terms a sum has."""
+        """Terms per sum."""
         return self.one.reduced[0]
 
     @property
     def places(self) -> list[dict[Scalar, Scalar]]:
-        """The vectors, by their indices."""
+        """The vectors, each as values of the ``inside`` indices."""
         found = product(*(range(extent) for _, extent in self.inside))
         names = [var for var, _ in self.inside]
         return [{var: Const(at, INDEX) for var, at in zip(names, place, strict=True)} for place in found]
 
 
 def with_fused_sums(body: Statements, machine: SimtMachine) -> Statements:
-    """Sums of products in f32, each term of which is rounded once where a device does that in one instruction."""
+    """Turns f32 multiply-adds into ``fma``, with a single rounding, if the device has an instruction for it."""
 
     def fused(one: Statement) -> Statements:
         match one:
@@ -73,13 +73,13 @@ def with_fused_sums(body: Statements, machine: SimtMachine) -> Statements:
 
 
 def vector_product(one: Contraction, machine: SimtMachine) -> VectorProduct | None:
-    """A contraction as such a product; None if it is another one, or too small to be worth it."""
+    """A contraction as such a product; None if it is not one, or too small to be worth it."""
     extents = (*one.extents, *one.reduced)
     if one.valid is not None or len(one.bound) != 1 or any(map(is_symbolic, extents)) or one.a == one.b:
         return None
     large = one.a if prod(one.a.shape) > prod(one.b.shape) else one.b
     if large.dtype.kind != "float":
-        return None  # to unpack integers takes longer than to read them: many more threads do that in rows
+        return None  # unpacking integers takes longer than reading them, and rows have many more threads
     factor, vector = one.factors if large == one.a else one.factors[::-1]
     used, pairs = variables(factor), tuple(zip(one.free, one.extents, strict=True))
     rows = tuple(pair for pair in pairs if pair[0].name in used)

@@ -1,4 +1,4 @@
-"""Attention of as many queries as there are while running: each of them is on its own, and becomes a thread."""
+"""Attention with a dynamic number of queries: each query is computed on its own, by one thread."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -11,7 +11,7 @@ from openinfer.synth.targets.simt.wide import FreshNames
 
 
 def with_own_queries(kernel: Kernel) -> Kernel:
-    """A kernel whose attentions of an unknown number of queries are parallel loops over attentions of one query."""
+    """A kernel with attention over a dynamic number of queries as parallel loops over attention with one query."""
     names = FreshNames({one.name for one in (*kernel.inputs, *kernel.outputs)})
     names.taken.update(var.name for var in variables_of(kernel.body))
 
@@ -27,7 +27,7 @@ def with_own_queries(kernel: Kernel) -> Kernel:
 
 
 def _alone(one: Attend, parts: Mapping[Scalar, Scalar]) -> Attend:
-    """The attention of one query, whose head and row are these."""
+    """The attention of one query, whose head and row are given."""
 
     def placed(element: Element) -> Element:
         value = None if element.value is None else replaced(element.value, parts)

@@ -1,10 +1,10 @@
-"""Attention of many queries: a group for each block of them, which goes along the keys a block at a time.
+"""Attention with many queries: a group for each block of queries, which traverses the keys one block at a time.
 
-Queries, then keys, then values are in memory that the group shares, and so are the scores of a block, which become
-weights there. A thread has some rows and columns of the scores, and of the means. As in ``attention``, a query keeps
-its largest score and its sum of weights so far, and its mean is one at any time, so that sums of large values stay
-finite. Where a query does not see all keys of a block, those that it does not see are left out one by one: multiplied
-by 0, a value that is not finite would not be.
+Queries, then keys, then values are in shared memory, and so are the scores of a block, which become weights in place.
+A thread computes some rows and columns of the scores and of the means. As in ``attention``, a query has a running
+maximum of its scores and a running sum of its weights, and its running result is always a mean, so that sums of large
+values stay finite. If a query does not see all keys of a block, hidden keys are skipped one by one: multiplying by 0
+would not cancel a value that is not finite.
 """
 
 from collections.abc import Callable, Iterator
@@ -51,20 +51,20 @@ from openinfer.synth.targets.simt.wide import FreshNames
 _Place = Callable[[Scalar, Scalar], tuple[Buffer, tuple[Scalar, ...]]]
 _Join = Callable[[Scalar, Scalar], Scalar]
 _ROWS = (4, 2, 1)
-"""Rows of scores of a thread: as many as leave enough groups for all units of a device."""
+"""Rows of scores per thread: the most that leave enough groups for all units."""
 _COLUMNS = (4, 2)
-"""Columns of scores of a thread: as many as there is memory for."""
+"""Columns of scores per thread: the most that shared memory allows."""
 
 
 @dataclass(frozen=True)
 class _Blocks:
-    """An attention, and how many of its queries and keys are a block."""
+    """An attention, and the sizes of its blocks of queries and keys."""
 
     one: Attend
     loops: tuple[For, ...]
     machine: SimtMachine
     rows: int
-    """Of a thread."""
+    """Rows of scores per thread."""
     columns: int
 
     @property
@@ -73,7 +73,7 @@ class _Blocks:
 
     @property
     def across(self) -> int:
-        """Threads next to each other."""
+        """Columns of the grid of threads of a group."""
         bits = self.machine.group.bit_length() - 1
         return 1 << (bits - bits // 2)
 
@@ -83,7 +83,7 @@ class _Blocks:
 
     @property
     def queries(self) -> int:
-        """Of a block."""
+        """Queries per block."""
         return self.down * self.rows
 
     @property
@@ -92,12 +92,12 @@ class _Blocks:
 
     @property
     def team(self) -> int:
-        """Threads that weigh the keys of a query."""
+        """Threads per query that turn its scores into weights."""
         return self.machine.group // self.queries
 
     @property
     def blocks(self) -> int:
-        """Blocks of the queries of a head."""
+        """Blocks of queries per head."""
         return -(-self.one.row.extent // self.queries)
 
     @property
@@ -106,7 +106,7 @@ class _Blocks:
 
     @property
     def shared_elements(self) -> int:
-        """Of keys or values, which take turns."""
+        """Elements of keys or values, which use the same memory in turn."""
         return max(self.one.depth.extent * (self.keys + 1), self.keys * (self.one.column.extent + 1))
 
     @property
@@ -118,7 +118,7 @@ class _Blocks:
 
 
 def query_blocks(kernel: Kernel, machine: SimtMachine) -> Launches | None:
-    """A kernel that is the attention of many queries as a launch; None if it is something else."""
+    """A kernel that is attention with many queries, as one launch; None if it is something else."""
     plan = None if kernel.can_fail else _plan(straightened(kernel.body), machine)
     if plan is None or plan.groups > machine.most_groups:
         return None
@@ -175,7 +175,7 @@ class _QueryBlocks:
         return const(0, self._kind)
 
     def loop(self) -> Statement:
-        """The groups of the launch."""
+        """The loop over the groups of the launch."""
         plan, names, one = self._plan, self._names, self._one
         group, block = names.var("group"), names.var("block")
         *heads, head, own = unflat(group, (*plan.extents, one.head.extent, plan.blocks))
@@ -212,7 +212,7 @@ class _QueryBlocks:
         return For(group, index(plan.groups), (*map(Alloc, memory), threads), LoopKind.PARALLEL, Bind.GROUP)
 
     def _key_blocks(self) -> tuple[Scalar, Scalar]:
-        """The first block of keys that a query of the block sees, and how many there are from it on."""
+        """The first block of keys that any query of the block sees, and the number of blocks from there to the last."""
         one, plan = self._one, self._plan
         last = pair("min", self._top + (plan.queries - 1), index(one.row.extent - 1))
         end, first = index(one.key.extent), index(0)
@@ -225,7 +225,7 @@ class _QueryBlocks:
         return first, pair("max", (end + (plan.keys - 1)) // plan.keys - first, index(0))
 
     def _rises(self, border: Scalar) -> bool:
-        """Whether a border is a position that later queries have at least as far."""
+        """Whether a bound is affine in the query index and does not decrease with it."""
         found = affine(border)
         return (
             found is not None
@@ -233,7 +233,7 @@ class _QueryBlocks:
             and found.step(self._one.row.index) >= 0
         )
 
-    # --- memory of the group ------------------------------------------------------------------------------------------
+    # --- shared memory ------------------------------------------------------------------------------------------------
 
     def _query_place(self, row: Scalar, depth: Scalar) -> tuple[Buffer, tuple[Scalar, ...]]:
         return self._queries, (depth, row)
@@ -245,7 +245,7 @@ class _QueryBlocks:
         return self._others, (key * (self._one.column.extent + 1) + column,)
 
     def _loaded(self, element: Element, line: Axis, along: Axis, count: int, place: _Place) -> Iterator[Statement]:
-        """Lines of a factor from the first of a block on, zeros behind the last one; neighbours load neighbours."""
+        """Loads the lines of a block, zeros past the last line; adjacent threads load contiguous elements."""
         names, machine = self._names, self._plan.machine
         width = 1 if element.value is not None else access_width(element.scalar, along.index, along.extent, machine)
         pieces = along.extent // width
@@ -307,7 +307,7 @@ class _QueryBlocks:
                 yield from self._score(row, acc, (self._row(place), self._column(other)))
 
     def _score(self, row: ScalarVar, acc: ScalarVar, where: tuple[Scalar, Scalar]) -> Iterator[Statement]:
-        """A score; -inf behind the last key, and something behind the last query."""
+        """Stores a score: -inf past the last key, and 0 past the last query."""
         one = self._one
         key = self._names.var("key")
         score = one.score
@@ -328,7 +328,7 @@ class _QueryBlocks:
         yield If(key < index(one.key.extent), inside, stores[2])
 
     def _weighed(self, largest: ScalarVar, total: ScalarVar) -> Iterator[Statement]:
-        """In place of scores, shares of the sum of weights so far; -1 for keys that a query does not see."""
+        """Replaces scores by shares of the running sum of weights; -1 for keys that a query does not see."""
         plan, names = self._plan, self._names
         query, member = names.var("query"), names.var("member")
         yield Let(query, self._lane // plan.team)
@@ -360,7 +360,7 @@ class _QueryBlocks:
         yield If(member.eq(0), stores)
 
     def _joined(self, variables: tuple[ScalarVar, ...], join: _Join) -> Iterator[Statement]:
-        """What the threads of a query have together."""
+        """Combines variables across the threads of a query."""
         if self._plan.team > 1:
             others = tuple(self._var("other") for _ in variables)
             values = tuple(join(one, other) for one, other in zip(variables, others, strict=True))
@@ -370,11 +370,11 @@ class _QueryBlocks:
 
     @property
     def _width(self) -> int:
-        """Columns of the means of a thread."""
+        """Columns of the means per thread."""
         return -(-self._one.column.extent // self._plan.across)
 
     def _mixed(self, means: list[list[ScalarVar]]) -> Iterator[Statement]:
-        """What a block adds to the means; the fast way where a thread's queries see all of its keys."""
+        """Updates the means with a block; a faster path if a thread's queries see all of its keys."""
         plan = self._plan
         parts = [[self._var("part") for _ in line] for line in means]
         yield from (Local(part, self._zero) for line in parts for part in line)
@@ -396,7 +396,7 @@ class _QueryBlocks:
         for at, weight in enumerate(weights):
             body.append(Let(weight, Load(self._scores, (self._row(at), key))))
         for at, value in enumerate(values):
-            # Behind the last column a thread takes it once more, for nothing.
+            # Past the last column, a thread repeats it; the result is unused.
             last = index(self._one.column.extent - 1)
             column = self._column(at)
             is_inside = (at + 1) * plan.across <= self._one.column.extent

@@ -1,7 +1,7 @@
-"""Launches that begin while the one before still runs: until that has ended, they load what none of them writes.
+"""Overlapping launches: until earlier launches have ended, a launch only loads what none of them writes.
 
-Where a launch begins with accesses of weights, they are on their way when it is ready. Every launch waits, also one
-that needs nothing of those before it: the next one takes it that whatever stands before has ended, too.
+If a launch starts with loads of weights, these are in flight while it waits. Every launch waits, even one without
+dependencies: the next launch assumes that everything before it has ended.
 """
 
 from dataclasses import replace
@@ -36,7 +36,7 @@ from openinfer.synth.targets.simt.launches import Launch, Launches
 
 
 def with_weights(found: Launches, weights: frozenset[str]) -> Launches:
-    """Launches whose inputs of these names are memory that nothing writes."""
+    """Launches with the inputs of these names marked as weights, which nothing writes."""
 
     def own(kernel: Kernel) -> Kernel:
         spaces = {one: Space.WEIGHTS if one.name in weights else Space.ARENA for one in kernel.inputs}
@@ -46,7 +46,7 @@ def with_weights(found: Launches, weights: frozenset[str]) -> Launches:
 
 
 def with_ready(found: Launches, forms: tuple[str, ...] = ("",)) -> Launches:
-    """Launches that wait by themselves for those before them, as late as they can: those whose forms begin so."""
+    """Launches whose form starts with one of ``forms`` wait for earlier ones themselves, as late as possible."""
     return replace(found, launches=tuple(_ready(one) if one.form.startswith(forms) else one for one in found.launches))
 
 
@@ -55,12 +55,12 @@ def _ready(one: Launch) -> Launch:
 
 
 def with_late_guards(found: Launches) -> Launches:
-    """Launches that look whether another has failed only before they write, where they could read all the same."""
+    """Launches that check for an earlier failure only before they write, where reading is safe without the check."""
     return replace(found, launches=tuple(replace(one, kernel=_late(one.kernel)) for one in found.launches))
 
 
 def _late(kernel: Kernel) -> Kernel:
-    """What it reads is where it is, whatever others have found: no index is data."""
+    """Reading without the check is safe if no index depends on data."""
     (*first, loop) = kernel.body
     if not isinstance(loop, For) or loop.bind is not Bind.GROUP or not _is_known(loop) or kernel.can_fail:
         return kernel
@@ -75,7 +75,7 @@ def _late(kernel: Kernel) -> Kernel:
 
 
 def _is_indexed(one: Statement) -> bool:
-    """Whether a place in memory, or an end, depends on what is in memory, or might."""
+    """Whether an index or a loop bound depends, or might depend, on values in memory."""
     places = [part.index for value in scalars(one) for part in visit(value) if isinstance(part, Load)]
     places += [one.index] if isinstance(one, Store | WideLoad | WideStore) else []
     if isinstance(one, Let | Local | SetLocal) and one.var.dtype is INDEX:
@@ -107,12 +107,12 @@ def _waiting(kernel: Kernel) -> Kernel:
 
 
 def _is_known(loop: For) -> bool:
-    """Whether no thread skips the loop."""
+    """Whether every thread enters the loop."""
     return isinstance(loop.extent, Const) and type(loop.extent.value) is int and loop.extent.value > 0
 
 
 def _ahead(body: Statements) -> int:
-    """How many statements come before the launch need be ready, the last of them an access."""
+    """The number of statements that can run before the launch waits, the last of them a wide load."""
     last = 0
     for place, one in enumerate(body):
         if not _is_early(one):

@@ -1,7 +1,7 @@
-"""What kernels need of a device, held against what its description says: a device that lacks it is refused (E805).
+"""Checks what kernels need against a device description; a device that lacks something is refused (E805).
 
-A feature that the description denies, and a limit that it falls short of, refuse a node. One that the description does
-not mention is allowed: the program asks the driver for it when it starts.
+A node is refused if it needs a feature that the description denies, or exceeds one of its limits. What the description
+does not mention is allowed: the program asks the driver for it at startup.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,27 +18,27 @@ from openinfer.synth.targets.facts import Feature
 
 @dataclass(frozen=True)
 class Requirement:
-    """What launches need of a device."""
+    """What a launch needs of a device."""
 
     features: frozenset[Feature] = frozenset()
     threads: int = 1
-    """Of a group."""
+    """Per group."""
     shared_bytes: int = 0
-    """That the threads of a group share."""
+    """Shared memory per group."""
     argument_bytes: int = 0
-    """That a launch is given at once."""
+    """Arguments passed directly with a launch."""
     iterations: int = 0
-    """Of all loops of one thread."""
+    """Iterations of all loops of one thread."""
 
 
 @dataclass(frozen=True)
 class Needs:
-    """What a program needs of a device beyond what every one has."""
+    """What a program needs of a device beyond what every device has."""
 
     nodes: Mapping[Feature, tuple[int, ...]] = field(default_factory=dict)
-    """Features, with the nodes that need them."""
+    """The nodes that need each feature."""
     assumed: frozenset[Feature] = frozenset()
-    """Those that the description of the device does not mention."""
+    """Features that the device description does not mention."""
 
     def facts(self) -> list[dict[str, Any]]:
         """The needs as plain values, for ``plan.json``."""
@@ -50,13 +50,13 @@ class Needs:
 
 @dataclass(frozen=True)
 class _Words:
-    """A feature in a device file, and in a sentence: what code does with it, and what a device without it has."""
+    """A feature's key in a device file, and its phrases: what code does with it, what a device without it has."""
 
     key: str
     does: str
     lacks: str
     without: str = ""
-    """A key that says the same if this one is not there."""
+    """The key to fall back on if this one is missing."""
 
 
 _FEATURES = {
@@ -74,7 +74,7 @@ _FEATURES = {
 
 
 def feature_key(feature: Feature) -> str:
-    """What a device file calls a feature.
+    """The key of a feature in a device file.
 
     >>> feature_key(Feature.F64)
     'fp64'
@@ -83,7 +83,7 @@ def feature_key(feature: Feature) -> str:
 
 
 def stated(arch: DeviceArch, feature: Feature) -> bool | None:
-    """What the description of a device says about a feature; None if it says nothing.
+    """What a device description says about a feature; None if it does not mention it.
 
     >>> stated(DeviceArch.named("ada_mock"), Feature.SHUFFLE), stated(DeviceArch.named("ada_mock"), Feature.F64)
     (True, None)
@@ -94,7 +94,7 @@ def stated(arch: DeviceArch, feature: Feature) -> bool | None:
 
 
 def lacking(arch: DeviceArch, needed: Requirement) -> Iterator[str]:
-    """What a device lacks: for each thing what code does, and what the device has instead."""
+    """What a device lacks, as phrases: what code does, and what the device has instead."""
     for feature in sorted(needed.features):
         if stated(arch, feature) is False:
             words = _FEATURES[feature]
@@ -113,9 +113,9 @@ def lacking(arch: DeviceArch, needed: Requirement) -> Iterator[str]:
 
 
 def required(graph: Graph, arch: DeviceArch, kernels: Iterable[tuple[Sequence[int], Requirement]]) -> Needs:
-    """What kernels need of a device, given with the nodes that they compute.
+    """The needs of kernels, each given with the nodes that it computes.
 
-    Every node that the device cannot compute is named in the error.
+    The error names every node that the device cannot compute.
     """
     found, nodes = [*kernels], {node.index: node for node in graph.walk()}
     problems = [

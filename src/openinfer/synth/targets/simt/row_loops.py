@@ -1,4 +1,4 @@
-"""Which loops can be a row's: threads may run their iterations in any order, and meet after each loop."""
+"""Recognizes row loops: threads may run their iterations in any order, and synchronize after each loop."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ from openinfer.loops.rewrite import Statements, replaced
 
 @dataclass(frozen=True)
 class RowLoop:
-    """Nested loops with nothing between them, over constant extents, whose iterations may run in any order."""
+    """A perfect loop nest with constant extents, whose iterations may run in any order."""
 
     indices: tuple[ScalarVar, ...]
     extents: tuple[int, ...]
@@ -40,19 +40,19 @@ class RowLoop:
 
     @property
     def shape(self) -> tuple[Scalar, ...]:
-        """The extents; a dynamic one is never equal to a number."""
+        """The extents as constants: a dynamic one never equals a number."""
         return tuple(Const(extent, INDEX) for extent in self.extents)
 
     @property
     def loads(self) -> Iterator[Affine]:
-        """Where it loads from, as far as positions are simple."""
+        """The positions that it loads from, where these are affine."""
         for part in (part for one in self.body for value in scalars(one) for part in visit(value)):
             found = position(part.buffer, part.index) if isinstance(part, Load) else None
             if found is not None:
                 yield found
 
     def alike(self, where: Sequence[Scalar]) -> tuple[Scalar, ...]:
-        """An index as loops over the same extents have it."""
+        """An index in canonical variables, the same for all loops over the same extents."""
         names: dict[Scalar, Scalar] = {var: ScalarVar(f" {place}") for place, var in enumerate(self.indices)}
         return tuple(replaced(part, names) for part in where)
 
@@ -61,7 +61,7 @@ RowItem = Statement | RowLoop
 
 
 def row_items(body: Sequence[Statement]) -> list[RowItem] | None:
-    """The statements of a row, its loops as such; None if anything else is among them."""
+    """The statements of a row, with loops as ``RowLoop``; None if any other statement is among them."""
     found: list[RowItem] = []
     for one in body:
         match one:
@@ -78,7 +78,7 @@ def row_items(body: Sequence[Statement]) -> list[RowItem] | None:
 
 
 def row_loop(loop: For) -> RowLoop | None:
-    """A loop as one of a row; None if it cannot be."""
+    """A loop as a row loop; None if it cannot be one."""
     nested = [loop]
     while len(nested[-1].body) == 1 and isinstance(nested[-1].body[0], For):
         nested.append(nested[-1].body[0])
@@ -100,7 +100,7 @@ def row_loop(loop: For) -> RowLoop | None:
 
 
 def _is_independent(one: RowLoop) -> bool:
-    """Whether each iteration stores to elements of its own."""
+    """Whether each iteration stores to distinct elements."""
     for store in (each for each in one.body if isinstance(each, Store)):
         found = position(store.buffer, store.index)
         if found is None or any(is_symbolic(step) for step in found.steps.values()):
@@ -120,9 +120,10 @@ def _is_independent(one: RowLoop) -> bool:
 
 
 def is_consistent(items: Sequence[RowItem]) -> bool:
-    """Whether all accesses of an element that a row writes are one thread's.
+    """Whether only one thread accesses each element that a row writes.
 
-    It is the same element of loops that are alike, or what the row's first thread stores, and only that reads.
+    A written buffer is accessed either at one index, by loops of the same shape, or only in stores, which the row's
+    first thread runs.
     """
     written = {one.buffer.name for item in items for one in _statements(item) if isinstance(one, Store)}
     seen: dict[str, tuple[object, ...]] = {}

@@ -1,8 +1,8 @@
-"""Rows: launches in which threads together go along what each iteration of a parallel loop goes along.
+"""Row kernels: a team of threads shares each iteration of a parallel loop.
 
-An iteration is a row. Its loops gather values, or compute elements from them: norms, softmax, sums, products of a
-matrix with a vector. The threads of a row take chunks of neighbours in turn, always the same ones, and combine what
-they have gathered. So an element that one loop writes and another one reads is the same thread's.
+An iteration is a row; its loops reduce values or compute elements from them (norms, softmax, sums, matrix-vector
+products). Threads take contiguous chunks of the row in a fixed order and combine their partial results, so an
+element that one loop writes and another reads always belongs to the same thread.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,17 +33,17 @@ from openinfer.synth.targets.simt.threads import int_extent, lets_of, nest
 from openinfer.synth.targets.simt.wide import FreshNames, WideLoop
 
 _SUBGROUPS = 8
-"""Subgroups of a unit that keep its memory busy."""
+"""Subgroups per compute unit that keep memory busy."""
 _BUSY = 1024
-"""Threads of a unit that do so where each has several accesses in flight."""
+"""Threads per compute unit that keep memory busy if each has several accesses in flight."""
 _COLUMNS = 32
-"""Rows beside each other, as many as are in one access of a subgroup."""
+"""Adjacent rows that a group takes together: as many as one access of a subgroup covers."""
 _NEIGHBOURS = 8
-"""Threads whose accesses, next to each other, are as much as memory gives at once."""
+"""Adjacent threads whose accesses together are one memory transaction."""
 
 
 def rows(part: LaunchPart, machine: SimtMachine, taken: set[str]) -> Formed | None:
-    """Parallel loops around loops that gather or compute elements; without a parallel loop, it is a single row."""
+    """Parallel loops around loops that reduce or compute elements; without a parallel loop, a single row."""
     *before, last = part.body
     if part.is_parallel and not isinstance(last, For):
         return None
@@ -102,7 +102,7 @@ class _Rows:
         return total
 
     def _in_registers(self) -> tuple[int, dict[tuple[Scalar, ...], KeptRow]] | None:
-        """How many threads hold a row, from one loop to the next, and what they hold."""
+        """The number of threads that keep a row in registers between loops, and what they keep; None if none can."""
         longest = max(self._loops, key=lambda one: most_elements(one.extents))
         if any(map(is_symbolic, longest.extents)) or most_elements(longest.extents) < self._machine.least_row:
             return None
@@ -112,7 +112,7 @@ class _Rows:
         if not row.words or self._is_across():
             return None
         is_long = any(WideLoop(one.indices[-1], one.body).is_long for one in same)
-        # Long code is repeated less often, if a subgroup is not enough anyway, and if there are threads enough.
+        # Long code is replicated less often, if a subgroup is too small anyway and there are enough threads.
         is_long = is_long and chunks * width * row.words > room * self._machine.subgroup
         for limit in (room // 2, room) if is_long else (room,):
             team = self._holders(chunks, limit // (row.words * width))
@@ -121,7 +121,7 @@ class _Rows:
         return None
 
     def _holders(self, chunks: int, each: int) -> int | None:
-        """How many threads have a row of some chunks, at most some of them each: enough to keep all units busy."""
+        """The number of threads for a row of ``chunks``, at most ``each`` per thread: enough to keep all units busy."""
         machine = self._machine
         if not each:
             return None
@@ -133,7 +133,7 @@ class _Rows:
         return team if 1 < team <= max(machine.group, machine.largest_group) else None
 
     def _threads_of_a_row(self) -> int:
-        """A thread, a part of a subgroup, a subgroup, or a group."""
+        """The threads per row: one, a fraction of a subgroup, a subgroup, or a group."""
         machine, most = self._machine, max(span(chunks_of(one, self._widths[one.shape]))[1] for one in self._loops)
         if max(most_elements(one.extents) for one in self._loops) < machine.least_row or self._is_across():
             return 1
@@ -141,7 +141,7 @@ class _Rows:
         is_few = count < 2 * machine.units
         if not machine.subgroup:
             return machine.group if is_few or most >= machine.group // 2 else 1
-        # Rows that are gone along once need no more than enough subgroups; others are kept in caches meanwhile.
+        # Rows that are traversed once only need enough subgroups; others stay in the cache between loops.
         is_many = len(self._loops) == 1 and count >= _SUBGROUPS * machine.units
         longest = machine.subgroup * CHUNKS * (CHUNKS if is_many else 1)
         if most > longest or (is_few and most > machine.subgroup):
@@ -149,27 +149,27 @@ class _Rows:
         return min(machine.subgroup, 1 << max(most.bit_length() - 1, 0))
 
     def _columns(self) -> int:
-        """How many rows that are neighbours in memory a group has beside each other; 0 if it is no use."""
+        """The number of rows, adjacent in memory, that a group takes together; 0 if that does not help."""
         count, rows = min(_COLUMNS, self._machine.group // 2), self._rows
         if is_symbolic(rows) or rows < count or not self._is_across(least=1) or self._is_across():
             return 0
         if max(most_elements(one.extents) for one in self._loops) < self._machine.least_row:
             return 0
-        # A group's threads meet: those that have no row would store what others do.
+        # All threads of a group reach its barriers: those without a row would repeat the stores of others.
         is_storing = any(isinstance(one, Store) for loop in self._loops for one in loop.body)
         return 0 if rows % count and is_storing else count
 
     def _threads_for_columns(self) -> int:
-        """As many as keep all units busy."""
+        """Threads per group: enough to keep all units busy."""
         machine, found = self._machine, self._machine.group
         while 2 * found <= machine.largest_group and -(-self._rows // self._beside) * found < machine.units * _BUSY:
             found *= 2
         return found
 
     def _is_across(self, least: int | None = None) -> bool:
-        """Whether neighbouring rows are neighbours in memory, and elements of a row are not.
+        """Whether adjacent rows are contiguous in memory and the elements of a row are not.
 
-        They are at least so many, or else so many that a thread for each keeps all units busy.
+        There must be at least ``least`` rows, by default enough to keep all units busy with one thread per row.
         """
         many = 2 * self._machine.units * self._machine.group if least is None else least
         if not self._indices or span(self._rows)[1] < many:
@@ -212,12 +212,12 @@ class _Rows:
         return Formed((loop,), count * machine.group, f"rows: {self._team} threads each{kept}")
 
     def _clamped(self, place: Scalar) -> Scalar:
-        """A row that is there: threads behind the last one have it, too."""
+        """A row that exists: threads past the end take the last one."""
         return pair("min", place, index(self._rows - 1)) if self._rows % self._beside else place
 
     @property
     def _is_first(self) -> Scalar:
-        """Whether a thread stores what its row comes to; of those that have the last row, the first does."""
+        """Whether a thread stores the results of its row; if several teams have the last row, only the first does."""
         if not self._beside or self._rows % self._beside == 0:
             return self._member.eq(0)
         last = self._rows % self._beside - 1
@@ -235,5 +235,5 @@ class _Rows:
 
 
 def _power(least: int) -> int:
-    """The first power of two from a number on."""
+    """The smallest power of two that is at least ``least``."""
     return 1 << (least - 1).bit_length()

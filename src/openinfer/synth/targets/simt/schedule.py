@@ -1,7 +1,7 @@
-"""The schedule of launches: each has the form that fits what it does, and without one, a thread for each iteration.
+"""The schedule of launches: each takes the form that fits it; if none does, each iteration is a thread.
 
-Forms are known by the structure of loops alone. They are functions from statements to statements, which the
-interpreter of launches proves before a device runs them.
+The structure of the loops alone selects a form. Forms map statements to statements, so that the launch interpreter can
+check them before a device runs them.
 """
 
 from dataclasses import replace
@@ -30,12 +30,12 @@ from openinfer.synth.targets.simt.vectors import vectors
 from openinfer.synth.targets.simt.wide import FreshNames
 
 STRUCTURES: frozenset[type[Structure]] = frozenset({Attend, Order})
-"""What has forms of its own."""
+"""Structures that have forms of their own."""
 FORMS: tuple[LaunchForm, ...] = (matrix_units, blocks, sorted_by_groups, tiles, flat, rows, together)
 
 
 def scheduled(kernel: Kernel, machine: SimtMachine) -> Launches:
-    """A kernel as launches in the forms that suit a device; it has no structures but those of ``STRUCTURES``."""
+    """A kernel as launches, in the forms that suit a device. Its only structures are those of ``STRUCTURES``."""
     found = attention(kernel, machine) or vectors(kernel, machine) or query_blocks(kernel, machine)
     if found is not None:
         return found

@@ -1,4 +1,4 @@
-"""What each launch of a kernel does, and what it leaves in memory for later ones."""
+"""Splits a kernel into launches: what each of them does, and what it leaves in memory for later ones."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,7 +32,7 @@ _I64 = DTYPES["i64"]
 
 
 def free_name(hint: str, taken: Iterable[str]) -> str:
-    """A name that is like another, and not taken."""
+    """An unused name, based on ``hint``."""
     known, name, number = set(taken), hint, 1
     while name in known:
         number += 1
@@ -42,23 +42,23 @@ def free_name(hint: str, taken: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class LaunchPart:
-    """What one launch does."""
+    """The statements of one launch."""
 
     body: Statements
     is_parallel: bool
     kept: tuple[Buffer, ...] = ()
-    """Memory in which it leaves values for later ones."""
+    """Buffers in which it leaves values for later launches."""
 
 
 def is_threads(statement: Statement) -> bool:
-    """Whether iterations can be threads: how many there are must be known without running code on the device."""
+    """Whether iterations can be threads: their count must be known without running code on the device."""
     if isinstance(statement, Contraction | Structure):
-        return True  # one that the schedule has left as it is
+        return True  # kept by the schedule
     return isinstance(statement, For) and statement.kind is LoopKind.PARALLEL and isinstance(statement.extent, Const)
 
 
 def segments_of(body: Sequence[Statement]) -> Iterator[LaunchPart]:
-    """Statements as launches: parallel loops, and what is between them."""
+    """Splits statements into launches: parallel loops, and what is between them."""
     serial: list[Statement] = []
     for statement in body:
         if not is_threads(statement):
@@ -73,7 +73,7 @@ def segments_of(body: Sequence[Statement]) -> Iterator[LaunchPart]:
 
 
 def handed_on(segments: Sequence[LaunchPart], taken: set[str]) -> list[LaunchPart]:
-    """Segments that have all they use: cheap values computed again, others left in memory by those before."""
+    """Makes segments self-contained: cheap values are recomputed, all others are passed through memory."""
     cheap = _cheap(segments)
     kept: dict[ScalarVar, Buffer] = {}
     found: list[LaunchPart] = []
@@ -91,7 +91,7 @@ def handed_on(segments: Sequence[LaunchPart], taken: set[str]) -> list[LaunchPar
 
 
 def _cheap(segments: Sequence[LaunchPart]) -> dict[ScalarVar, Let]:
-    """Values that any launch may compute for itself: without loops, of memory that stays as it is, of such values."""
+    """Values that any launch may recompute: loop-free, from memory that is never written and other such values."""
     everything = tuple(one for segment in segments for one in segment.body)
     written = {one.buffer for one in walk(everything) if isinstance(one, Store)}
     written |= {one.out for one in walk(everything) if isinstance(one, Contraction)}
@@ -110,12 +110,12 @@ def _cheap(segments: Sequence[LaunchPart]) -> dict[ScalarVar, Let]:
 
 
 def assigned_in(body: Statements) -> set[Scalar]:
-    """The variables that get other values."""
+    """The variables that statements reassign."""
     return {one.var for one in walk(body) if isinstance(one, SetLocal)}
 
 
 def _used(cheap: Mapping[ScalarVar, Let], body: Statements) -> set[ScalarVar]:
-    """The variables that statements use, and those of which cheap ones are computed."""
+    """The variables that statements use, including those that cheap values depend on."""
     open_ones = [part for one in walk(body) for value in scalars(one) for part in visit(value)]
     open_ones += assigned_in(body)
     found: set[ScalarVar] = set()
@@ -141,7 +141,7 @@ def _prologue(
 def _left(
     body: Statements, later: set[ScalarVar], kept: Mapping[ScalarVar, Buffer], taken: set[str]
 ) -> dict[ScalarVar, Buffer]:
-    """The variables that statements define or change and later ones use, and where they are left."""
+    """The variables that statements define or reassign for later ones, with the buffers that hold them."""
     defined = [one.var for one in body if isinstance(one, Let | Local)]
     changed = [var for var in kept if var in assigned_in(body)]
     found: dict[ScalarVar, Buffer] = {}

@@ -1,7 +1,7 @@
-"""Contractions with fewer blocks than a device has units: their sums in parts, and then the parts added up.
+"""Split-K: contractions with fewer blocks than the device has units compute partial sums, which are then added up.
 
-A part is an index more of both factors, and so of the blocks; what it gives is in memory of the kernel. Parts are added
-in their order, so that results are the same bits each time.
+The number of the partial sum is one more index of both factors, and so of the blocks. Partial sums go to memory of the
+kernel. They are added in order, so results are bitwise reproducible.
 """
 
 from dataclasses import replace
@@ -33,11 +33,11 @@ from openinfer.synth.targets.simt.wide import FreshNames
 
 _MOST_PARTS = 16
 _LEAST_BLOCKS = 4
-"""Terms of a part, as multiples of what makes a block worth it."""
+"""Terms per partial sum at least, as a multiple of ``least_block``."""
 
 
 def with_split_sums(kernel: Kernel, machine: SimtMachine) -> Kernel:
-    """A kernel whose contractions have blocks enough for all units, where their sums are long enough for that."""
+    """A kernel with contractions split until they have enough blocks for all units, if their sums are long enough."""
     names = FreshNames({one.name for one in (*kernel.inputs, *kernel.outputs, *kernel.scratch)})
     names.taken.update(var.name for var in variables_of(kernel.body))
     names.taken.update(one.buffer.name for one in kernel.body if isinstance(one, Alloc))
@@ -49,7 +49,7 @@ def with_split_sums(kernel: Kernel, machine: SimtMachine) -> Kernel:
 
 
 def _parts(one: Contraction, machine: SimtMachine) -> int:
-    """In how many parts a sum is: as many as there are units, if they can be equal and long."""
+    """The number of partial sums: as many as keep all units busy, if these can be of equal length and long enough."""
     groups = least_groups(one, machine)
     if groups is None or is_for_units(one, machine):
         return 1

@@ -1,4 +1,4 @@
-"""Memory of a group that a launch fills before it works on it: vectors, and what rows of few make of others."""
+"""Shared memory that a launch fills before its main work: vectors, and results computed from a few rows."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,30 +26,30 @@ from openinfer.synth.targets.simt.threads import int_extent, nest
 
 _MOST_ROWS = 8
 _MOST_ELEMENTS = 1 << 15
-"""Rows that a group may make again, and elements that it goes along for them."""
+"""Rows that a group may recompute, and elements that it may traverse for them."""
 
 
 @dataclass(frozen=True)
 class GroupMemory:
-    """Where a group keeps a buffer: as it is, or so that elements which one thread loads together lie far apart.
+    """A buffer in shared memory: as it is, or laid out so that elements which one thread loads together are far apart.
 
-    Then neighbouring threads, which have neighbouring accesses, touch neighbouring words.
+    Then adjacent threads, which have adjacent accesses, touch adjacent words.
     """
 
     buffer: Buffer
     stored: DType
-    """What the elements are rounded to."""
+    """The dtype that elements are rounded to."""
     width: int = 1
 
     @classmethod
     def of(cls, one: Buffer, name: str, width: int = 1) -> "GroupMemory":
-        """The memory of a buffer; along its last axis, ``width`` elements are loaded together."""
+        """Shared memory for a buffer; along its last axis, ``width`` elements are loaded together."""
         dtype = one.dtype.compute if one.dtype.compute.bits >= 32 else DTYPES["i32"]
         shape = one.shape if width == 1 else (*one.shape[:-1], width, one.shape[-1] // width)
         return cls(Buffer(name, dtype, shape, Space.GROUP), one.dtype, width)
 
     def place(self, where: Sequence[Scalar]) -> tuple[Scalar, ...]:
-        """Where an element is."""
+        """The index of an element in shared memory."""
         if self.width == 1:
             return tuple(where)
         return (*where[:-1], where[-1] % self.width, where[-1] // self.width)
@@ -57,27 +57,27 @@ class GroupMemory:
 
 @dataclass(frozen=True)
 class ProloguePart:
-    """Few rows, of which each thread makes some elements without those of others."""
+    """A few rows, of which each thread computes some elements without reading those of others."""
 
     loops: tuple[For, ...]
-    """Those over rows."""
+    """The loops over rows."""
     items: tuple[RowItem, ...]
 
     @property
     def work(self) -> int:
-        """How many elements it goes along."""
+        """The number of elements that it traverses."""
         rows = prod(int_extent(one.extent) for one in self.loops)
         return rows * sum(prod(one.extents) for one in self.items if isinstance(one, RowLoop))
 
     @property
     def stores(self) -> Iterator[Store]:
-        """What is made."""
+        """What it stores."""
         for item in self.items:
             body = item.body if isinstance(item, RowLoop) else (item,)
             yield from (one for one in walk(body) if isinstance(one, Store))
 
     def statements(self, team: LaneTeam) -> Iterator[Statement]:
-        """All threads of a group make the rows together."""
+        """The rows, computed by all threads of a group together."""
         widths = common_widths([one for one in self.items if isinstance(one, RowLoop)], team.machine)
         own = replace(team, widths=widths)
         made: Statements = tuple(each for one in self.items for each in _item(one, own))
@@ -88,18 +88,18 @@ class ProloguePart:
 
 @dataclass(frozen=True)
 class Prologue:
-    """What every group makes for itself: its threads meet between the parts."""
+    """What every group computes for itself, with barriers between the parts."""
 
     parts: tuple[ProloguePart, ...]
 
     @property
     def stores(self) -> Iterator[Store]:
-        """What is made."""
+        """What it stores."""
         for part in self.parts:
             yield from part.stores
 
     def statements(self, team: LaneTeam) -> Iterator[Statement]:
-        """All threads of a group make the parts together."""
+        """The parts, computed by all threads of a group together."""
         for number, part in enumerate(self.parts):
             if number:
                 yield GroupBarrier()
@@ -117,7 +117,7 @@ def _item(one: RowItem, team: LaneTeam) -> Iterator[Statement]:
 
 
 def prologue_of(body: Statements, made: Collection[Buffer]) -> Prologue | None:
-    """Statements that make rows in memory of their own; None if they are something else, or too much to do again."""
+    """Statements that compute rows into buffers of their own; None if they are anything else, or too much to repeat."""
     parts: list[ProloguePart] = []
     while body:
         found = ((n, _part(body[:n], made)) for n in range(len(body), 0, -1))
@@ -130,10 +130,10 @@ def prologue_of(body: Statements, made: Collection[Buffer]) -> Prologue | None:
 
 
 def _part(body: Statements, made: Collection[Buffer]) -> ProloguePart | None:
-    """Statements that are one part; None if they are not."""
+    """Statements as one part; None if they are not."""
     loops = tuple(nest(body[0])) if len(body) == 1 and not _has_rows(body) else ()
     outer = [int_extent(one.extent) for one in loops]
-    # Elements that have nothing to do with each other are shared out at once; else a row comes after the other.
+    # Independent elements are distributed over the threads at once; otherwise one row comes after the other.
     count = next((n for n in range(len(loops), 0, -1) if _are_few(outer[:n]) and _has_rows(loops[n - 1].body)), 0)
     loops = loops[:count]
     items = row_items(loops[-1].body if loops else body)
@@ -156,7 +156,7 @@ def _has_rows(body: Statements) -> bool:
 
 
 def in_group(body: Statements, memory: Mapping[Buffer, GroupMemory]) -> Statements:
-    """Statements on buffers that the group keeps."""
+    """Statements with these buffers in shared memory."""
 
     def stored(one: Statement) -> Statements:
         if not isinstance(one, Store) or one.buffer not in memory:
@@ -168,7 +168,7 @@ def in_group(body: Statements, memory: Mapping[Buffer, GroupMemory]) -> Statemen
 
 
 def loaded(part: Scalar, memory: Mapping[Buffer, GroupMemory]) -> Scalar | None:
-    """An element of a buffer that the group keeps; None of all else."""
+    """A load of one of these buffers, from shared memory; None for anything else."""
     if not isinstance(part, Load) or part.buffer not in memory:
         return None
     own = memory[part.buffer]
@@ -176,7 +176,7 @@ def loaded(part: Scalar, memory: Mapping[Buffer, GroupMemory]) -> Scalar | None:
 
 
 def with_memory(one: Prologue, memory: Mapping[Buffer, GroupMemory]) -> Prologue:
-    """A prologue that works in memory of the group."""
+    """A prologue that works in shared memory."""
 
     def own(item: RowItem) -> Iterator[RowItem]:
         if isinstance(item, RowLoop):

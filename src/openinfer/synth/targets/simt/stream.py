@@ -1,7 +1,7 @@
-"""Contractions of few rows: the large factor is read once, and each of its elements is multiplied for all rows.
+"""Contractions of few rows: the large factor is read once, and each of its elements is used for all rows.
 
-What comes out are rows of ``openinfer.synth.targets.simt.rows``: the threads of one go along a sum together, with
-several accesses of each in flight.
+The result has the form of ``openinfer.synth.targets.simt.rows``: a team of threads shares each sum, and each thread has
+several accesses in flight.
 """
 
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ _MOST_ROWS = 8
 
 
 def streamed(one: Contraction, names: FreshNames) -> Statements | None:
-    """A contraction as loops over what the large factor has rows of, around sums for all rows of the other one."""
+    """A contraction as loops over the rows of the large factor, around sums for all rows of the other one."""
     large, small = sorted((one.a, one.b), key=_elements, reverse=True)
     if one.valid is not None or not one.bound or large == small:
         return None

@@ -1,7 +1,7 @@
-"""What is done with the results of a product of few vectors, where each iteration reads few of them.
+"""Tails: consumers of a product of few vectors, where each iteration reads few of the results.
 
-A rotation of pairs, or another order: a subgroup goes along all rows whose results an iteration reads, and its first
-thread runs the iteration. So nothing waits for the product as a whole.
+Examples are a rotation of pairs and a permutation. A subgroup computes all rows whose results an iteration reads, and
+its first thread runs the iteration. So nothing waits for the product as a whole.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,28 +21,28 @@ from openinfer.synth.targets.simt.threads import int_extent, nest
 from openinfer.synth.targets.simt.wide import FreshNames
 
 _MOST_READS = 2
-"""Rows that a subgroup goes along at once."""
+"""Rows that a subgroup computes at once."""
 
 
 @dataclass(frozen=True)
 class ProductTail:
-    """Independent iterations, each with results of its own of one product."""
+    """Independent iterations, each of which reads distinct results of one product."""
 
     rows: tuple[tuple[ScalarVar, int], ...]
-    """The indices of an iteration, and their extents."""
+    """The indices of an iteration, with their extents."""
     body: Statements
     reads: tuple[Load, ...]
     """Results that an iteration reads."""
 
     def statements(self, at: dict[Scalar, Scalar], found: dict[Scalar, Scalar], names: FreshNames) -> Statements:
-        """An iteration: ``found`` are the results that it reads, in terms of ``at``."""
+        """The iteration at ``at``; ``found`` has values for the results that it reads."""
         own = {var.name: names.var(var.name, var.dtype) for var in variables_of(self.body)}
         placed = changed_statements(renamed(self.body, own), at.get)
         return changed_statements(placed, found.get)
 
 
 def tail_of(one: Statement, product: VectorProduct) -> ProductTail | None:
-    """A statement as what is done with the results of a product; None if it is something else."""
+    """A statement as the tail of a product; None if it is something else."""
     loops, out = tuple(nest(as_parallel(one))) if isinstance(one, For) else (), product.one.out
     extents = [int_extent(each.extent) for each in loops]
     body = loops[-1].body if loops else ()
@@ -60,7 +60,7 @@ def tail_of(one: Statement, product: VectorProduct) -> ProductTail | None:
 
 
 def _reads_once(tail: ProductTail, out: Buffer) -> bool:
-    """Whether each result is read once, so that none is computed again, and none for nothing."""
+    """Whether each result is read exactly once: none is recomputed, and none is unused."""
     found: list[np.ndarray[tuple[int, ...], np.dtype[np.int64]]] = []
     shape = [extent for _, extent in tail.rows]
     total = prod(map(int, out.shape))
@@ -86,7 +86,7 @@ def _has_load(value: Scalar) -> bool:
 
 
 def tail_products(product: VectorProduct, tail: ProductTail) -> Sequence[VectorProduct]:
-    """The product once for each result that an iteration reads, of the row that it is in."""
+    """The product, once for each result that an iteration reads, restricted to the row of that result."""
     return [one for read in tail.reads if (one := _of_read(product, tail, read)) is not None]
 
 

@@ -1,4 +1,4 @@
-"""Threads that run a loop together: which iterations each of them has, and how they join what they gather."""
+"""Threads that share a loop: which iterations each of them runs, and how they combine partial results."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -36,13 +36,13 @@ from openinfer.synth.targets.simt.wide import FreshNames, KeptElements, WideCopi
 _U32 = DTYPES["u32"]
 _MOST_COPIES = 64
 _MOST_LONG_COPIES = 8
-"""The most iterations of a loop in a row, and of one that is long code."""
+"""Unrolled iterations of a loop at most, and of one with a long body."""
 CHUNKS = 8
-"""Accesses of each buffer that a thread has in flight."""
+"""Accesses to each buffer that a thread has in flight."""
 
 
 def common_widths(loops: Sequence[RowLoop], machine: SimtMachine) -> dict[tuple[Scalar, ...], int]:
-    """Loops over the same extents have the same width, so that an element is always the same thread's."""
+    """The access width for each shape: loops of one shape share it, so that an element always belongs to one thread."""
     found: dict[tuple[Scalar, ...], int] = {}
     for one in loops:
         width = WideLoop(one.indices[-1], one.body, machine.unaligned).width(one.extents[-1])
@@ -51,7 +51,7 @@ def common_widths(loops: Sequence[RowLoop], machine: SimtMachine) -> dict[tuple[
 
 
 def chunks_of(one: RowLoop, width: int) -> int:
-    """How many accesses a loop has."""
+    """The number of chunks of a loop, each as wide as one access."""
     total = one.extents[-1] // width
     for extent in one.extents[:-1]:
         total = total * extent
@@ -60,7 +60,7 @@ def chunks_of(one: RowLoop, width: int) -> int:
 
 @dataclass
 class LaneTeam:
-    """Some neighbouring threads of a group: a part of a subgroup, or all of them."""
+    """Threads of a group that share a loop: part of a subgroup, up to the whole group."""
 
     machine: SimtMachine
     names: FreshNames
@@ -71,18 +71,18 @@ class LaneTeam:
     """A thread's number in its team."""
     widths: Mapping[tuple[Scalar, ...], int]
     shared: dict[DType, list[Buffer]] = field(default_factory=dict)
-    """Memory of the group, in which teams of more than a subgroup join what they have."""
+    """Shared memory in which teams larger than a subgroup combine partial results."""
     kept: dict[tuple[Scalar, ...], KeptRow] = field(default_factory=dict)
-    """What stays in registers, by the extents of loops."""
+    """What stays in registers between loops, by their extents."""
     at_once: int = CHUNKS
-    """Accesses of each buffer that a thread has in flight at most."""
+    """Accesses to each buffer that a thread has in flight at most."""
     apart: int = 1
-    """How far apart the threads of a team are in the group, if all of it is teams: others are between them."""
+    """The distance between the threads of a team in the group, if teams are interleaved across all of it."""
     runs_once: bool = False
-    """Whether each loop runs once, so that memory in which threads join what they have need not be used again."""
+    """Whether each loop runs once, so that shared memory for partial results is never reused."""
 
     def loop(self, one: RowLoop) -> Iterator[Statement]:
-        """A loop, in turns, and what it gathers."""
+        """A loop, divided among the threads, and its combined reductions."""
         parts = {each.var.name: self.names.var(f"{each.var.name}_part", each.var.dtype) for each in one.reductions}
         body = renamed(one.body, parts)
         for each in one.reductions:
@@ -92,10 +92,10 @@ class LaneTeam:
             self._turns(replace(one, body=body)) if kept is None else self._all_chunks(replace(one, body=body), kept)
         )
         if one.reductions:
-            yield from self._gathered(one.reductions, [parts[each.var.name] for each in one.reductions])
+            yield from self._reduced(one.reductions, [parts[each.var.name] for each in one.reductions])
 
     def begun(self, one: RowLoop) -> tuple[Statements, Statements]:
-        """What a loop loads first, and all else that it does: between them, threads may wait for each other."""
+        """The first loads of a loop, and the rest of it: threads may synchronize in between."""
         parts = {each.var.name: self.names.var(f"{each.var.name}_part", each.var.dtype) for each in one.reductions}
         own, total = replace(one, body=renamed(one.body, parts)), chunks_of(one, self.widths[one.shape])
         at_once = self._at_once(own, total)
@@ -111,11 +111,11 @@ class LaneTeam:
         rest += [statement for copies in made for statement in (*copies.body, *copies.last)]
         rest += self._turns(own, skipped=1)
         if one.reductions:
-            rest += self._gathered(one.reductions, [parts[each.var.name] for each in one.reductions])
+            rest += self._reduced(one.reductions, [parts[each.var.name] for each in one.reductions])
         return tuple(first), tuple(rest)
 
     def _turns(self, one: RowLoop, skipped: int = 0) -> Iterator[Statement]:
-        """The chunks of a thread: some at once as long as there are enough, then one after the other."""
+        """The chunks of a thread: several at a time while there are enough, then one after the other."""
         names, team, total = self.names, self.count, chunks_of(one, self.widths[one.shape])
         at_once = self._at_once(one, total)
         whole = 0 if at_once == 1 else total // (at_once * team)
@@ -154,7 +154,7 @@ class LaneTeam:
         yield from (statement for copies in made for statement in (*copies.body, *copies.last))
 
     def _chunk(self, one: RowLoop, chunk: Scalar, kept: KeptElements | None = None) -> WideCopies:
-        """An access of each buffer, and what is done with it."""
+        """One chunk: an access to each buffer, and the iterations that use it."""
         width, names = self.widths[one.shape], self.names
         loop = WideLoop(one.indices[-1], one.body, self.machine.unaligned)
         at = names.var("chunk")
@@ -168,7 +168,7 @@ class LaneTeam:
         return replace(made, first=(*before, *first), body=body, last=last)
 
     def _all_chunks(self, one: RowLoop, kept: KeptRow) -> Iterator[Statement]:
-        """All chunks of a thread at once: what is in registers stays there, and what comes there is kept."""
+        """All chunks of a thread, unrolled: uses what is in registers, and keeps what is loaded or computed."""
         team, total = self.count, chunks_of(one, self.widths[one.shape])
         first: list[Statement] = []
         body: list[Statement] = []
@@ -179,23 +179,23 @@ class LaneTeam:
                 first += made.first
                 body += (*made.body, *after, *made.last)
             else:
-                body += self._some(place, made, after, self.member < total - place * team, kept)
+                body += self._partial_chunk(place, made, after, self.member < total - place * team, kept)
         kept.next_loop()
         yield from first
         yield from body
 
-    def _some(
+    def _partial_chunk(
         self, place: int, made: WideCopies, after: Sequence[Statement], cond: Scalar, kept: KeptRow
     ) -> Iterator[Statement]:
-        """A chunk that not every thread has: what it keeps is in variables outside of the condition."""
+        """A chunk that only some threads have: what it keeps goes to variables declared outside the condition."""
         outside = kept.renamed(place, self.names)
         yield from (Local(var, Const(0, var.dtype)) for var in outside.values())
         sets = tuple(SetLocal(var, value) for value, var in outside.items())
         yield If(cond, (*made.first, *made.body, *after, *made.last, *sets))
 
-    # --- what threads have together -----------------------------------------------------------------------------------
+    # --- combining partial results ------------------------------------------------------------------------------------
 
-    def _gathered(self, found: Sequence[Reduction], parts: Sequence[ScalarVar]) -> Iterator[Statement]:
+    def _reduced(self, found: Sequence[Reduction], parts: Sequence[ScalarVar]) -> Iterator[Statement]:
         yield from self._combined(found, parts)
         for one, part in zip(found, parts, strict=True):
             yield SetLocal(one.var, one.joined(part))
@@ -219,7 +219,7 @@ class LaneTeam:
         return Combine(tuple(parts), tuple(others), values, width)
 
     def _exchanged(self, found: Sequence[Reduction], parts: Sequence[ScalarVar]) -> Iterator[Statement]:
-        """What subgroups have goes through memory, and then every subgroup combines all of it."""
+        """Subgroups exchange partial results through shared memory; then each subgroup combines all of them."""
         machine = self.machine
         count = machine.group // machine.subgroup
         memory = self._memory(parts, count)
@@ -234,7 +234,7 @@ class LaneTeam:
             yield GroupBarrier()
 
     def _in_memory(self, found: Sequence[Reduction], parts: Sequence[ScalarVar]) -> Iterator[Statement]:
-        """Where subgroups are of no use: half of the threads join what they have with that of the other half."""
+        """A tree reduction in shared memory, without subgroups: each step halves the number of active threads."""
         memory, reach = self._memory(parts, self.machine.group), self.machine.group // 2
         yield from (_store(buffer, self.lane, part) for buffer, part in zip(memory, parts, strict=True))
         while reach >= self.apart:
@@ -251,7 +251,7 @@ class LaneTeam:
         yield GroupBarrier()
 
     def _memory(self, parts: Sequence[ScalarVar], count: int) -> list[Buffer]:
-        """Memory of the group, which later loops use again where they wait for each other."""
+        """Shared memory for partial results, which later loops reuse unless ``runs_once``."""
         found: list[Buffer] = []
         for part in parts:
             dtype = shared_type(part.dtype)
@@ -266,7 +266,7 @@ class LaneTeam:
 
 
 def as_words(one: WideLoad, names: FreshNames) -> tuple[WideLoad, list[Let]]:
-    """An access as one of words, and what makes elements of them later: nothing waits for the access before."""
+    """A load as one of words, and the statements that unpack its elements later: until then, nothing waits for it."""
     if one.buffer.dtype.name != "bf16":
         return one, []
     words = [names.var(one.buffer.name, _U32) for _ in range(0, len(one.variables), 2)]
@@ -284,7 +284,7 @@ def _joined(one: Reduction, part: Scalar, other: Scalar) -> Scalar:
 
 
 def shared_type(dtype: DType) -> DType:
-    """Groups share words, or pairs of them."""
+    """The type of a value in shared memory: one word, or two."""
     return dtype if dtype.bits >= 32 else DTYPES["i32"]
 
 

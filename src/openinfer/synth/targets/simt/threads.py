@@ -1,4 +1,4 @@
-"""A launch as a loop over threads, each of which runs one iteration, or takes turns."""
+"""A launch as a loop over threads, each of which runs one iteration, or several in a loop."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -35,7 +35,7 @@ from openinfer.synth.targets.simt.segments import LaunchPart, is_threads
 THREAD = "thread"
 """The index of the loop over threads."""
 _INSIDE = (Space.OWN, Space.GROUP)
-"""Memory that is not given to a launch."""
+"""Memory that is not passed to a launch."""
 
 
 class ThreadLoop:
@@ -46,7 +46,7 @@ class ThreadLoop:
         self._thread = ScalarVar(name)
         self._prefix = prefix
         self.memory: list[Buffer] = []
-        """What threads have for themselves, in memory."""
+        """Private arrays of threads that live in memory."""
         *before, last = segment.body
         loops = tuple(nest(last)) if segment.is_parallel else ()
         inner = loops[-1].body if loops else segment.body
@@ -57,7 +57,7 @@ class ThreadLoop:
         self.count = total
         indices = tuple(one.index for one in loops)
         extents = tuple(int_extent(one.extent) for one in loops)
-        # What comes before a parallel loop is computed by every thread.
+        # Every thread computes what comes before a parallel loop.
         self.body = self._threads(tuple(before) if loops else (), indices, extents, inner)
 
     def _threads(
@@ -79,14 +79,14 @@ class ThreadLoop:
         return (For(self._thread, index(self.count), body, LoopKind.PARALLEL, Bind.THREAD),)
 
     def _is_kept(self, buffer: Buffer) -> bool:
-        """Whether a thread keeps memory in registers: elements that share a word would be changed by atomics."""
+        """Whether a private array lives in registers; packed elements cannot, as stores to them are atomic."""
         is_small = most_elements(buffer.shape) <= self._machine.own_elements and not any(map(is_symbolic, buffer.shape))
         return is_small and not buffer.dtype.is_packed
 
     def _with_memory(
         self, body: Statements, private: Sequence[Buffer], large: Sequence[Buffer], threads: int
     ) -> Statements:
-        """A thread's memory where it lies: in registers, or in a row of memory that all threads share."""
+        """Places private arrays: in registers, or in a row per thread of memory that all threads share."""
         own = {
             one: replace(one, name=f"{self._prefix}{one.name}", space=Space.OWN) for one in private if one not in large
         }
@@ -117,14 +117,14 @@ class ThreadLoop:
 
 
 def int_extent(extent: Scalar) -> int:
-    """The extent of a loop of threads: a number, or a ``Dim``."""
+    """The extent of a loop over threads: a number, or a ``Dim``."""
     assert isinstance(extent, Const)
     assert isinstance(extent.value, int)
     return extent.value
 
 
 def nest(loop: Statement) -> Iterator[For]:
-    """Parallel loops with nothing between them, the outermost first."""
+    """A perfect nest of parallel loops, the outermost first."""
     while isinstance(loop, For) and is_threads(loop):
         yield loop
         if len(loop.body) != 1:
@@ -133,12 +133,12 @@ def nest(loop: Statement) -> Iterator[For]:
 
 
 def lets_of(indices: Sequence[ScalarVar], places: Sequence[Scalar]) -> Statements:
-    """Names for the places along some axes."""
+    """Defines indices as positions along axes."""
     return tuple(Let(var, place) for var, place in zip(indices, places, strict=True))
 
 
 def launch_kernel(kernel: Kernel, body: Statements, memory: Mapping[str, Buffer]) -> Kernel:
-    """A launch as a kernel: what it writes are its outputs, what it only reads are its inputs."""
+    """A launch as a kernel: buffers that it writes are outputs, buffers that it only reads are inputs."""
     stores = (one.buffer for one in walk(body) if isinstance(one, Store | WideStore))
     values = (part for one in walk(body) for value in scalars(one) for part in visit(value))
     loads = [part.buffer for part in values if isinstance(part, Load)]
@@ -149,7 +149,7 @@ def launch_kernel(kernel: Kernel, body: Statements, memory: Mapping[str, Buffer]
     outputs = tuple(one for name, one in memory.items() if name in written)
     inputs = tuple(one for name, one in memory.items() if name in read - written)
     if not read & written:
-        # What threads tell each other is in memory of their group.
+        # Threads communicate through shared memory only.
         body = map_statements(body, lambda one: (_within(one),))
     return replace(kernel, inputs=inputs, outputs=outputs, body=body)
 

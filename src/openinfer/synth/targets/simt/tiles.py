@@ -1,7 +1,7 @@
-"""Transposes: what is read steps along one index where it is next to each other, and what is written along another.
+"""Transposes: reads are contiguous along one index, and writes along another.
 
-A group reads a square of elements in the order of one, and goes on in the order of the other; in between they are in
-memory that it shares, whose rows have one element more, so that columns are in different banks of it.
+A group reads a square of elements in the order of the first, and continues in the order of the second. In between, the
+square is in shared memory, whose rows are padded by one element so that columns fall into different banks.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -40,22 +40,22 @@ from openinfer.synth.targets.simt.wide import FreshNames, KeptElements, WideLoop
 from openinfer.synth.targets.simt.word_tiles import WordTile, moved
 
 _SIDE = 128
-"""The most elements along each side of a square."""
+"""Elements along each side of a square at most."""
 _MOST_EACH = 64
-"""The most bytes of a thread, which are on their way at the same time."""
+"""Bytes per thread at most, all of which are in flight at the same time."""
 _ACCESS = 8
-"""The most elements of an access."""
+"""Elements per access at most."""
 _LEAST_WORDS = 2
-"""Accesses along a side from which on elements that are parts of words are moved as words."""
+"""Accesses along a side from which elements that are parts of words are moved as words."""
 
 
 _Elements: TypeAlias = Callable[[Scalar, Sequence[Scalar]], Iterator[Statement]]
-"""What a thread does for elements that are next to each other, by where they begin, and where they are across that."""
+"""What a thread does for contiguous elements, given their start along one axis and positions along the other."""
 
 
 @dataclass(frozen=True)
 class _Square:
-    """The indices along which memory is read and written, and what is read along the first."""
+    """The axes along which memory is read and written, and the loads along the first."""
 
     read: int
     written: int
@@ -63,7 +63,7 @@ class _Square:
 
 
 def tiles(part: LaunchPart, machine: SimtMachine, taken: set[str]) -> Formed | None:
-    """Nested parallel loops without others inside that read across what they write."""
+    """A perfect nest of parallel loops that reads across what it writes."""
     *before, last = part.body
     if not part.is_parallel or not isinstance(last, For):
         return None
@@ -92,7 +92,7 @@ def _side(machine: SimtMachine, square: _Square) -> int:
 
 
 def _memory_type(load: Load) -> DType:
-    """What a group shares of it: elements as they are in memory, unless they share bytes there."""
+    """The type of its elements in shared memory: as stored, unless they are packed or bool."""
     stored = load.buffer.dtype
     return shared_type(load.dtype) if stored.is_packed or stored.kind == "bool" else stored
 
@@ -103,7 +103,7 @@ def _square(indices: Sequence[ScalarVar], body: Statements) -> _Square | None:
     if not along or along[0] is None or any(one != along[0] for one in along):
         return None
     if any(one.buffer.dtype.is_packed for one in stores):
-        return None  # Elements that share words are stored by threads that have whole words.
+        return None  # Packed elements are stored by threads that have whole words.
     names = {one.buffer.name for one in stores}
     own = {one.var.name for one in body if isinstance(one, Let)}
     loads: dict[int, dict[Load, None]] = {}
@@ -121,7 +121,7 @@ def _square(indices: Sequence[ScalarVar], body: Statements) -> _Square | None:
 
 
 def _along(buffer: Buffer, where: Sequence[Scalar], indices: Sequence[ScalarVar]) -> int | None:
-    """The index along which neighbours in memory are."""
+    """The axis along which accesses are contiguous."""
     found = position(buffer, where)
     if found is None:
         return None
@@ -144,7 +144,7 @@ class _Tiles:
         self._words = self._word_tile()
 
     def _word_tile(self) -> WordTile | None:
-        """The square as words, where its elements are parts of them and are only moved."""
+        """The square as words, if its elements are only moved and fit words."""
         what, axes = moved(self._loops[-1].body), (self._square.read, self._square.written)
         loops = self._loops[axes[0]], self._loops[axes[1]]
         extents = self._extents[axes[0]], self._extents[axes[1]]
@@ -177,7 +177,7 @@ class _Tiles:
         if needed > count:
             turn = names.var("turn")
             turns = (index(needed) - self._group + (count - 1)) // count
-            # What is shared is read before the next square comes there.
+            # Shared memory must be read before the next square overwrites it.
             body = (For(turn, turns, (Let(block, turn * count + self._group), *body, GroupBarrier())),)
         else:
             body = (Let(block, self._group), *body)
@@ -188,10 +188,10 @@ class _Tiles:
         size = " x ".join(str(sides[axis]) for axis in (self._square.written, self._square.read))
         return Formed((loop,), count * machine.group, f"tiles: {size} {kind}")
 
-    # --- both ways ----------------------------------------------------------------------------------------------------
+    # --- reading and writing ------------------------------------------------------------------------------------------
 
     def _read(self) -> Iterator[Statement]:
-        """Elements in the order in which they are read."""
+        """Loads the elements, in the order of reads."""
         square, names = self._square, self._names
         var = self._loops[square.read].index
         loop = WideLoop(var, self._loops[-1].body, self._machine.unaligned)
@@ -212,7 +212,7 @@ class _Tiles:
         yield from self._either(made, width, square.read, square.written)
 
     def _written(self) -> Iterator[Statement]:
-        """The loops' body, in the order in which its results are written."""
+        """Runs the body of the loops, in the order of writes."""
         square, names = self._square, self._names
         var = self._loops[square.written].index
         loop = WideLoop(var, self._loops[-1].body, self._machine.unaligned)
@@ -235,7 +235,7 @@ class _Tiles:
         yield from self._either(made, width, square.written, square.read)
 
     def _width(self, axis: int, is_wide: Callable[[int], bool]) -> int:
-        """How many neighbours are in one access, at most 16 bytes and as many as there are threads for."""
+        """Elements per access: at most 16 bytes, and few enough for every thread to have an access."""
         width = _ACCESS
         most = self._side * self._side // self._machine.group
         while width > 1 and not (width <= most and self._extents[axis] % width == 0 and is_wide(width)):
@@ -243,7 +243,7 @@ class _Tiles:
         return width
 
     def _either(self, make: _Elements, width: int, along: int, other: int) -> Iterator[Statement]:
-        """All elements of a thread at once in whole squares; those at an end, one after the other."""
+        """All elements of a thread at once in full squares; one by one, with bounds checks, in partial ones."""
         side, names = self._side, self._names
         wide = side // width
         step = self._machine.group // wide

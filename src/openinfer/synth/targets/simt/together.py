@@ -1,8 +1,8 @@
-"""Iterations that a group runs together: each statement by all of its threads, which meet after what they write.
+"""One group per iteration: all of its threads share each statement, with barriers around writes.
 
-What an iteration works in is memory of the group. So attention over some keys, or anything else that is made of loops
-which gather, loops over independent elements and loops around them, has the threads of a group for each iteration of
-the parallel loop around it.
+The buffers of an iteration are in shared memory. So a whole group works on each iteration of a parallel loop around
+attention over some keys, or around anything else that consists of reductions, loops over independent elements, and
+loops around these.
 """
 
 from collections.abc import Iterator, Sequence
@@ -38,11 +38,11 @@ from openinfer.synth.targets.simt.threads import int_extent, lets_of, nest
 from openinfer.synth.targets.simt.wide import FreshNames
 
 _MANY = 16
-"""Iterations for each unit from which on a thread for each of them is enough."""
+"""Iterations per compute unit from which one thread for each of them is enough."""
 
 
 def together(part: LaunchPart, machine: SimtMachine, taken: set[str]) -> Formed | None:
-    """Few iterations of much work, in memory that a group can share."""
+    """Few iterations with much work each, whose buffers fit shared memory."""
     *before, last = part.body
     if not part.is_parallel or not isinstance(last, For):
         return None
@@ -59,7 +59,7 @@ def together(part: LaunchPart, machine: SimtMachine, taken: set[str]) -> Formed 
 
 
 def _has_work(body: Statements, machine: SimtMachine) -> bool:
-    """Whether there are loops that several threads can share, and memory between them; what sorts takes its turns."""
+    """Whether there are loops that several threads can share, with buffers between them; sorting stays serial."""
     if any(isinstance(one, While) for one in walk(body)):
         return False
     found = [row_loop(one) for one in walk(body) if isinstance(one, For)]
@@ -68,7 +68,7 @@ def _has_work(body: Statements, machine: SimtMachine) -> bool:
 
 
 def _is_private(body: Statements, machine: SimtMachine) -> bool:
-    """Whether all that is written and read is memory of the iteration, which fits what a group shares."""
+    """Whether only buffers of the iteration are both written and read, and these fit shared memory."""
     own = [one.buffer for one in body if isinstance(one, Alloc)]
     if sum(isinstance(one, Alloc) for one in walk(body)) > len(own):
         return False
@@ -133,7 +133,7 @@ class _Together:
         yield from self._shared_out(loops)
 
     def _shared_out(self, loops: Sequence[For]) -> Iterator[Statement]:
-        """Parallel iterations of any kind, in turns."""
+        """Distributes parallel iterations of any kind over the threads, round robin."""
         extents = tuple(int_extent(one.extent) for one in loops)
         total: int = 1
         for extent in extents:
@@ -145,7 +145,7 @@ class _Together:
 
 
 def _in_group(body: Statements) -> Statements:
-    """Statements whose own memory is the group's."""
+    """Statements with their own buffers in shared memory."""
     own = {one.buffer: replace(one.buffer, space=Space.GROUP) for one in body if isinstance(one, Alloc)}
 
     def stored(one: Statement) -> Statements:

@@ -1,9 +1,9 @@
-"""Products of large factors with few vectors, as one launch: a group keeps the vectors, a subgroup has whole rows.
+"""Products of large factors with few vectors, as one launch: groups keep the vectors, subgroups compute whole rows.
 
-Each element of a large factor is read once, and multiplied for all vectors. What makes the vectors, a norm of few rows,
-is computed again by every group, which takes less time than a launch of its own. Products that have their rows in
-common, the later ones with what the earlier ones make of a row in their results, go along theirs together. What is done
-with the results, if it takes few of them at a time, is done where they are made (``tails``).
+Each element of a large factor is read once and used for all vectors. Every group recomputes the prologue that produces
+the vectors, such as a norm of few rows: that is faster than a launch of its own. Products with the same rows are fused;
+a later one may use the results of earlier ones for its row. Consumers that read few results at a time are fused as well
+(``tails``).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -48,12 +48,12 @@ from openinfer.synth.targets.simt.threads import launch_kernel, lets_of
 from openinfer.synth.targets.simt.wide import FreshNames
 
 _THREADS, _BUSY = 512, 1024
-"""Threads of a group, where the device allows as many, and of a unit: they keep its memory busy, and more groups would
-only make vectors again."""
+"""Threads per group, if the device allows that many, and per compute unit: enough to keep memory busy. More groups
+would only recompute the vectors."""
 
 
 def vectors(kernel: Kernel, machine: SimtMachine) -> Launches | None:
-    """A kernel that is such products, and what makes their vectors, as one launch."""
+    """A kernel that consists of such products and their prologue, as one launch; None if it is something else."""
     body = straightened(kernel.body)
     made = [one.buffer for one in body if isinstance(one, Alloc)]
     parts = _parts(tuple(one for one in body if not isinstance(one, Alloc)))
@@ -76,7 +76,7 @@ def vectors(kernel: Kernel, machine: SimtMachine) -> Launches | None:
 
 
 def _parts(body: Statements) -> tuple[Statements, list[Contraction], Statement | None] | None:
-    """What makes vectors, the products, and at most one statement about their results; None if that is not all."""
+    """The prologue, the products, and at most one statement on their results; None if there is anything else."""
     places = [place for place, one in enumerate(body) if isinstance(one, Contraction)]
     if not places or places != list(range(places[0], places[-1] + 1)) or places[-1] < len(body) - 2:
         return None
@@ -85,7 +85,7 @@ def _parts(body: Statements) -> tuple[Statements, list[Contraction], Statement |
 
 
 def _are_alike(products: Sequence[VectorProduct], made: Sequence[Buffer], *, is_last: bool) -> bool:
-    """Whether products have the same rows, and what all but the last one make is read by later ones alone."""
+    """Whether products have the same rows, and intermediate results do not leave the kernel."""
     last = products[-1]
     if any((one.one.out in made) != (one is not last or not is_last) for one in products):
         return False
@@ -114,11 +114,11 @@ class _Vectors:
         rows, per = prod(extent for _, extent in products[-1].rows), machine.group // machine.subgroup
         self._needed = -(-rows // per)
         self._count = min(self._needed, max(_BUSY // machine.group, 1) * machine.units)
-        """Groups that there is work for, and groups that there are."""
+        """Groups that there is work for, and groups that are launched."""
         self._memory: dict[Buffer, GroupMemory] = {}
-        """Where the group keeps what the prologue makes."""
+        """Shared memory for the results of the prologue."""
         self._vectors: dict[Scalar, Buffer] = {}
-        """Where it keeps vectors that the prologue does not make, by what they are."""
+        """Shared memory for vectors that the prologue does not compute, by their values."""
         made = {one.buffer for one in prologue.stores}
         for one in products:
             key = _key(one)
@@ -131,7 +131,7 @@ class _Vectors:
             self._memory[buffer] = GroupMemory.of(buffer, names.name(buffer.name))
 
     def launches(self) -> Launches | None:
-        """The launch; None if there is not memory enough."""
+        """The launch; None if there is not enough shared memory."""
         machine, names, rows = self._machine, self._names, self._products[-1].rows
         shared = [*(one.buffer for one in self._memory.values()), *self._vectors.values()]
         if sum(prod(one.shape) * one.dtype.bits // 8 for one in shared) > machine.shared_bytes * 3 // 4:
@@ -141,7 +141,7 @@ class _Vectors:
         group, row, turn = names.var("group"), names.var("row"), names.var("turn")
         team = self._team(machine.group, self._lane)
         total, number = prod(extents), self._lane // machine.subgroup
-        # What a row begins with is on its way while the vectors are made: of the last one, where there is none.
+        # The first loads of a row are in flight while vectors are computed; subgroups without a row load the last one.
         first, rest = self._row(pair("min", group * per + number, index(total - 1)))
         early = EarlyLoads({self._lane.name, self._member.name}, names)
         made = early.without_accesses(straightened(tuple(self._made(team))))
@@ -170,7 +170,7 @@ class _Vectors:
     # --- vectors ------------------------------------------------------------------------------------------------------
 
     def _made(self, team: LaneTeam) -> Iterator[Statement]:
-        """The threads of a group make the vectors together."""
+        """The threads of a group compute the vectors together."""
         if self._prologue.parts:
             yield from with_memory(self._prologue, self._memory).statements(team)
             yield GroupBarrier()
@@ -197,7 +197,7 @@ class _Vectors:
         return changed(value, lambda part: loaded(part, self._memory))
 
     def _loop(self, chunk: ScalarVar, place: ScalarVar, body: Statements) -> RowLoop:
-        """A loop along the sum, an access after the other."""
+        """A loop over the terms of the sum, one chunk after the other."""
         inner = For(place, index(self._width), body)
         loop = row_loop(For(chunk, index(self._chunks), (inner,)))
         assert loop is not None
@@ -206,7 +206,7 @@ class _Vectors:
     # --- rows ---------------------------------------------------------------------------------------------------------
 
     def _row(self, row: Scalar) -> tuple[Statements, Statements]:
-        """A row of each product, along which a subgroup goes: what is loaded first, and all else."""
+        """A row of each product, which a subgroup computes: the first loads, and the rest."""
         last, names = self._products[-1], self._names
         chunk, place = names.var("chunk"), names.var("place")
         indices: dict[Scalar, ScalarVar] = {var: names.var(var.name) for var, _ in last.rows}
@@ -224,7 +224,7 @@ class _Vectors:
                 zeros.append(Local(acc, Const(0, kind)))
                 body.append(SetLocal(acc, Binary("add", acc, Binary("mul", value, own))))
         team, loop = self._team(self._machine.subgroup, self._member), self._loop(chunk, place, tuple(body))
-        # Where a subgroup has one row of each product, there are registers for more of it.
+        # A subgroup with a single row of each product has registers for more loads in flight.
         at_once = CHUNKS if self._needed <= self._count else max(1, CHUNKS // len(self._products))
         first, rest = replace(team, widths={loop.shape: self._width}, at_once=at_once).begun(loop)
         places = enumerate(last.places)
@@ -236,17 +236,17 @@ class _Vectors:
         return (*lets, *self._first(early, first)), (*zeros, *with_fused_sums(rest, self._machine), *done)
 
     def _first(self, early: EarlyLoads, weights: Statements) -> Statements:
-        """Accesses at the beginning: those come last that may have to wait for the launch before."""
+        """Loads at the start; those that may have to wait for the previous launch come last."""
         return (*weights, *early.statements) if self._machine.early else (*early.statements, *weights)
 
     def _named_alike(self, one: VectorProduct, indices: Mapping[Scalar, Scalar]) -> dict[Scalar, Scalar]:
-        """The last product's names for the indices of another, but for those of a row, which has its own."""
+        """Maps a product's indices to those of the last product, or to what ``indices`` has for these."""
         last = self._products[-1]
         pairs = zip((*one.rows, *one.inside), (*last.rows, *last.inside), strict=True)
         return {var: indices.get(other, other) for (var, _), (other, _) in pairs}
 
     def _quotients(self, one: VectorProduct, chunk: ScalarVar) -> dict[Scalar, Scalar]:
-        """What all elements of an access have in common, such as the number of their group."""
+        """Quotients that all elements of an access share, such as the number of the group of terms they are in."""
         parts = [part for part in visit(one.factor) if isinstance(part, Binary) and part.op == "div"]
         found: dict[Scalar, Scalar] = {}
         for part in parts:
@@ -256,7 +256,7 @@ class _Vectors:
         return found
 
     def _elements(self, one: VectorProduct, chunk: ScalarVar, place: ScalarVar) -> Iterator[Scalar]:
-        """An element of each vector, from memory of the group."""
+        """An element of each vector, from shared memory."""
         key = _key(one)
         for number, at in enumerate(one.places):
             if key in self._vectors:
@@ -270,7 +270,7 @@ class _Vectors:
                 yield Load(self._memory[key.buffer].buffer, (*where, place, chunk))
 
     def _stored(self, at: Mapping[Scalar, Scalar], sums: Sequence[ScalarVar]) -> Iterator[Statement]:
-        """What is stored of the sums of one vector, by the first thread."""
+        """The epilogue for the sums of one vector, which the first thread runs."""
         found: dict[Scalar, Scalar] = {}
         done: list[Statement] = []
         for one, acc in zip(self._products, sums, strict=True):
@@ -293,7 +293,7 @@ _ALONG = ScalarVar(" along")
 
 
 def _key(one: VectorProduct) -> Scalar:
-    """What the vectors of a product are, whatever it calls their indices."""
+    """The vectors of a product as an expression in canonical indices."""
     known: dict[Scalar, Scalar] = {one.along: _ALONG}
     known |= {var: ScalarVar(f" {place}") for place, (var, _) in enumerate(one.inside)}
     return replaced(cast(one.vector, one.one.accumulator), known)

@@ -1,4 +1,4 @@
-"""Iterations that touch neighbours, several at once: what they load and store is one access each."""
+"""Runs several iterations on contiguous elements at once, with a single wide access for each load and store."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -33,23 +33,23 @@ from openinfer.synth.targets.simt.segments import free_name
 
 _ACCESS_BITS = 128
 _MOST, _MOST_PACKED = 16, 32
-"""The most iterations at once; where elements share bytes, too."""
+"""Iterations at once at most, and the same if elements share bytes."""
 _MOST_LONG = 8
-"""The most iterations at once, where each is long code."""
+"""Iterations at once at most, if the body is long."""
 
 
 @dataclass
 class FreshNames:
-    """Names for variables and memory, none of which is taken."""
+    """Unused names for variables and buffers."""
 
     taken: set[str]
 
     def var(self, hint: str, dtype: DType = INDEX) -> ScalarVar:
-        """A variable that is called so, or much like it."""
+        """A variable with an unused name based on ``hint``."""
         return ScalarVar(self.name(hint), dtype)
 
     def name(self, hint: str) -> str:
-        """A name like another."""
+        """An unused name based on ``hint``."""
         found = free_name(hint, self.taken)
         self.taken.add(found)
         return found
@@ -57,32 +57,32 @@ class FreshNames:
 
 @dataclass(frozen=True)
 class WideCopies:
-    """Some iterations, one after the other: what is loaded for all of them first, and stored last."""
+    """Unrolled iterations: loads for all of them first, wide stores last."""
 
     first: Statements
     body: Statements
     last: Statements
     loaded: Mapping[Load, tuple[Scalar, ...]] = field(default_factory=dict)
-    """What is loaded in one access, or was there before."""
+    """The values of loads that are wide or were in registers before."""
     stored: Mapping[int, tuple[Scalar, ...]] = field(default_factory=dict)
-    """What statements that are to be kept store, by their numbers."""
+    """The values of stores that are kept in registers, by statement number."""
 
     @property
     def statements(self) -> Statements:
-        """All of it."""
+        """All statements."""
         return (*self.first, *self.body, *self.last)
 
 
 @dataclass(frozen=True)
 class WideLoop:
-    """The body of a loop over an index, of which some iterations run at once."""
+    """The body of a loop over an index, of which several iterations run at once."""
 
     index: ScalarVar
     body: Statements
     unaligned: frozenset[str] = frozenset()
-    """Buffers that may begin anywhere."""
+    """Buffers that may start anywhere."""
     _varying: dict[Scalar, None] = field(default_factory=dict)
-    """What is another in each iteration."""
+    """Variables that differ between iterations."""
 
     def __post_init__(self) -> None:
         self._varying[self.index] = None
@@ -99,18 +99,18 @@ class WideLoop:
 
     @property
     def is_long(self) -> bool:
-        """Whether an iteration has functions in it."""
+        """Whether the body calls math functions."""
         return any(isinstance(part, Math) for one in walk(self.body) for value in scalars(one) for part in visit(value))
 
-    # --- how many -----------------------------------------------------------------------------------------------------
+    # --- width --------------------------------------------------------------------------------------------------------
 
     def width(self, extent: int, *, has_tail: bool = False) -> int:
-        """How many iterations run at once: those of 16 bytes of what is smallest, if it lies so."""
+        """The number of iterations at once: 16 bytes of the smallest elements, if their layout allows it."""
         bits = [buffer.dtype.bits for buffer, index in self._accesses() if self._step(buffer, index) == 1]
         if not bits or is_symbolic(extent):
             return 1
         most = _MOST_LONG if self.is_long else _MOST if min(bits) >= 8 else _MOST_PACKED
-        # Neighbouring threads write next to each other; what they read besides is at most two accesses apart.
+        # Adjacent threads write contiguously; what they read is at most two accesses apart.
         written = [one.buffer.dtype.bits for one in self.body if isinstance(one, Store)]
         largest = max((*written, max(bits) // 2, 8)) if written else min(bits)
         found = min(_ACCESS_BITS // min(bits), _ACCESS_BITS // largest, most)
@@ -123,7 +123,7 @@ class WideLoop:
         return 1
 
     def _accesses(self) -> Iterator[tuple[Buffer, tuple[Scalar, ...]]]:
-        """Those of statements that are no branches."""
+        """The accesses of statements outside branches."""
         for one in self.body:
             if isinstance(one, Store):
                 yield one.buffer, one.index
@@ -136,7 +136,7 @@ class WideLoop:
         return None if found is None else found.step(self.index)
 
     def _is_wide(self, buffer: Buffer, index: tuple[Scalar, ...], width: int) -> bool:
-        """Whether accesses of iterations from a multiple of ``width`` on are of whole, aligned words."""
+        """Whether ``width`` iterations, from a multiple of ``width``, access whole, aligned words."""
         if buffer.space in (Space.OWN, Space.GROUP) or buffer.name in self.unaligned or self._is_read_again(buffer):
             return False
         found = position(buffer, index)
@@ -149,7 +149,7 @@ class WideLoop:
         return all(not is_symbolic(step) and step % width == 0 for step in steps.values())
 
     def _is_read_again(self, buffer: Buffer) -> bool:
-        """Whether a buffer is loaded from after it was stored to."""
+        """Whether a buffer is loaded from after a store to it."""
         is_stored = False
         for one in walk(self.body):
             parts = (part for value in scalars(one) for part in visit(value))
@@ -161,7 +161,7 @@ class WideLoop:
     # --- copies -------------------------------------------------------------------------------------------------------
 
     def copies(self, start: Scalar, width: int, names: FreshNames, kept: "KeptElements | None" = None) -> WideCopies:
-        """The iterations from a multiple of ``width`` on."""
+        """``width`` iterations from ``start``, which is a multiple of ``width``."""
         kept = kept or KeptElements()
         wide: dict[Load, tuple[Scalar, ...]] = dict(kept.known)
         first: list[Statement] = []
@@ -186,17 +186,17 @@ class WideLoop:
         return self._written(first, wide, begin, width, names, shared, kept)
 
     def is_wide(self, load: Load, width: int) -> bool:
-        """Whether some iterations load neighbours that can be in one access."""
+        """Whether ``width`` iterations can load in one access."""
         return width * load.buffer.dtype.bits <= _ACCESS_BITS and self._is_wide(load.buffer, load.index, width)
 
     def has_wide_stores(self, width: int) -> bool:
-        """Whether what some iterations store can be in one access, of each store."""
+        """Whether ``width`` iterations can run each store as one access."""
         stores = [one for one in self.body if isinstance(one, Store)]
         is_small = all(width * one.buffer.dtype.bits <= _ACCESS_BITS for one in stores)
         return is_small and all(self._is_wide_store(one, width) for one in stores)
 
     def loaded(self, load: Load, own: tuple[ScalarVar, ...], begin: Mapping[Scalar, Scalar]) -> Iterator[Statement]:
-        """What iterations load, in one access where that is possible."""
+        """The loads of several iterations, as one access if possible."""
         start = begin[self.index]
         if len(own) > 1 and self._is_wide(load.buffer, load.index, len(own)):
             yield WideLoad(own, load.buffer, tuple(replaced(part, begin) for part in load.index))
@@ -206,7 +206,7 @@ class WideLoop:
             yield Let(var, replaced(load, known))
 
     def _uniform(self, width: int) -> Iterator[Binary | Load]:
-        """What some iterations have in common: quotients of the index, and loads from there; inner ones first."""
+        """What ``width`` iterations have in common: quotients of the index, and loads at these; inner ones first."""
         found: set[Scalar] = set()
         stored = self._stored
 
@@ -280,16 +280,16 @@ class WideLoop:
 
 @dataclass(frozen=True)
 class KeptElements:
-    """What is known of elements from loops before, and what later ones want to know."""
+    """Elements that earlier loops left in registers, and those that later loops need."""
 
     known: Mapping[Load, tuple[Scalar, ...]] = field(default_factory=dict)
-    """Loads whose values are there, for each iteration."""
+    """Loads whose values are in registers, for each iteration."""
     named: Collection[Load] = ()
-    """Loads whose values get names, in one access or not."""
+    """Loads whose values get names, wide or not."""
     stores: Collection[int] = ()
-    """The numbers of stores whose values get names."""
+    """Statement numbers of stores whose values get names."""
     dropped: Collection[int] = ()
-    """Those of stores that put nothing in memory: a later one does."""
+    """Statement numbers of stores to leave out: a later loop overwrites them."""
 
 
 def _divides(width: int, divisor: float) -> bool:

@@ -1,8 +1,8 @@
-"""Rectangles of elements of up to four bytes that are moved as they are: words go through memory of the group.
+"""Transposes of elements of up to four bytes that are only moved: words go through shared memory.
 
-A thread reads 16 bytes of a row, and later the words of some rows below each other, of which it makes 16 bytes of each
-of the columns that are in one word. Rows of words are turned by one access for each 16 bytes that are written, so that
-neighbouring threads find words in different banks.
+A thread reads 16 bytes of a row. Later it reads one word from each of several consecutive rows, and turns these words
+into 16 bytes of each column that they cover. Rows in shared memory are rotated by one access per ``Moved.each`` rows,
+so that adjacent threads find their words in different banks.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,11 +33,11 @@ from openinfer.synth.targets.simt.wide import FreshNames, WideLoop
 
 _U32 = DTYPES["u32"]
 _BYTES, _WORDS = 16, 4
-"""Of an access."""
+"""Per access."""
 _MOST_ACCESSES = 4
-"""Of a thread, which are on their way at the same time."""
+"""Accesses that a thread has in flight."""
 _NEIGHBOURS = 8
-"""Threads that write next to each other: as many accesses as all banks have."""
+"""Adjacent threads that write contiguously: their accesses cover all banks."""
 
 
 @dataclass(frozen=True)
@@ -49,12 +49,12 @@ class Moved:
 
     @property
     def each(self) -> int:
-        """Elements of an access."""
+        """Elements per access."""
         return _BYTES * 8 // self.load.buffer.dtype.bits
 
 
 def moved(body: Statements) -> Moved | None:
-    """What a body moves, if it does nothing else, and elements are words or parts of them."""
+    """What a body moves; None if it does anything else, or elements are neither words nor parts of them."""
     names: dict[Scalar, Scalar] = {}
     for one in body[:-1]:
         if not isinstance(one, Let):
@@ -69,7 +69,7 @@ def moved(body: Statements) -> Moved | None:
 
 
 class WordTile:
-    """A rectangle that a group moves: ``rows`` of what is read, which are written across, and their ``columns``."""
+    """A rectangle of ``rows`` x ``columns`` elements that a group reads along rows and writes along columns."""
 
     def __init__(
         self,
@@ -85,23 +85,23 @@ class WordTile:
         self._machine, self._names, self._lane = machine, names, lane
         self._per = what.each // _WORDS
         self.rows = side
-        # What is read is longer than what is written where there is room for it.
+        # Rows are longer than columns if there is room for it.
         is_small = 2 * side * side // what.each <= machine.group * _MOST_ACCESSES
         self.columns = 2 * side if is_small and extents[0] >= 2 * side else side
         self._accesses = self.columns // what.each
-        """Of a row."""
+        """Accesses per row."""
         self.memory = Buffer(names.name("shared_words"), _U32, (side, self.columns // self._per), Space.GROUP)
 
     @classmethod
     def fits(cls, what: Moved, loops: tuple[For, For], extents: tuple[int, int], machine: SimtMachine) -> bool:
-        """Whether whole accesses of both kinds are aligned."""
+        """Whether reads and writes are whole, aligned accesses."""
         each, body = what.each, (what.store,)
         loads, stores = (WideLoop(one.index, body, machine.unaligned) for one in loops)
         is_whole = all(extent % each == 0 for extent in extents)
         return is_whole and loads.is_wide(what.load, each) and stores.has_wide_stores(each)
 
     def statements(self, first_read: Scalar, first_written: Scalar) -> Iterator[Statement]:
-        """What a thread does."""
+        """The statements of a thread."""
         kept: list[Statement] = []
         for number in range(-(-self.rows * self._accesses // self._machine.group)):
             loaded, stored = self._in(number, first_read, first_written)
@@ -113,7 +113,7 @@ class WordTile:
         for number in range(-(-units // self._machine.group)):
             yield from self._out(number, first_read, first_written)
 
-    # --- both ways ----------------------------------------------------------------------------------------------------
+    # --- reading and writing ------------------------------------------------------------------------------------------
 
     def _in(self, number: int, first_read: Scalar, first_written: Scalar) -> tuple[Statements, Statements]:
         names, count = self._names, self._accesses
@@ -128,8 +128,8 @@ class WordTile:
         load = self._what.load
         words = tuple(names.var("word", _U32) for _ in range(_WORDS))
         wide = WideLoad(words, load.buffer, tuple(replaced(one, places) for one in load.index))
-        turned = (part + row // self._what.each) % count
-        stores = tuple(Store(self.memory, (row, turned * _WORDS + at), word) for at, word in enumerate(words))
+        rotated = (part + row // self._what.each) % count
+        stores = tuple(Store(self.memory, (row, rotated * _WORDS + at), word) for at, word in enumerate(words))
         cond = self._inside(unit, self.rows * count, places, number)
         if cond is None:
             return (*lets, wide), stores
@@ -142,15 +142,15 @@ class WordTile:
         yield Let(unit, self._lane + number * self._machine.group)
         yield Let(down, unit % beside + unit // (beside * columns) * beside)
         yield Let(column, unit // beside % columns)
-        turned = (column // _WORDS + down) % self._accesses
+        rotated = (column // _WORDS + down) % self._accesses
         words = [names.var("word", _U32) for _ in range(each)]
         body: list[Statement] = [
-            Let(word, Load(self.memory, (down * each + at, turned * _WORDS + column % _WORDS)))
+            Let(word, Load(self.memory, (down * each + at, rotated * _WORDS + column % _WORDS)))
             for at, word in enumerate(words)
         ]
         places: dict[Scalar, Scalar] = {self._read.index: first_read + column * self._per}
         places[self._written.index] = first_written + down * each
-        for at, values in enumerate(self._turned(words, body)):
+        for at, values in enumerate(self._transposed(words, body)):
             own = {**places, self._read.index: first_read + (column * self._per + at)}
             store = self._what.store
             body.append(WideStore(store.buffer, tuple(replaced(one, own) for one in store.index), tuple(values)))
@@ -158,7 +158,7 @@ class WordTile:
         yield from body if cond is None else (If(cond, tuple(body)),)
 
     def _inside(self, unit: Scalar, units: int, places: dict[Scalar, Scalar], number: int) -> Scalar | None:
-        """Whether there is anything to do for a thread; None if there is for all of them."""
+        """The condition under which a thread has work; None if every thread has."""
         found: list[Scalar] = []
         if (number + 1) * self._machine.group > units:
             found.append(unit < units)
@@ -171,8 +171,8 @@ class WordTile:
             cond = one if cond is None else cond & one
         return cond
 
-    def _turned(self, words: Sequence[ScalarVar], body: list[Statement]) -> list[list[ScalarVar]]:
-        """The words of each column, from those of rows: first pairs of rows change places, then pairs of pairs."""
+    def _transposed(self, words: Sequence[ScalarVar], body: list[Statement]) -> list[list[ScalarVar]]:
+        """Transposes words of rows into words of columns: first between pairs of rows, then between pairs of pairs."""
         if self._per == 1:
             return [[*words]]
         width = 32 // self._per
@@ -190,7 +190,7 @@ class WordTile:
     def _exchanged(
         self, one: ScalarVar, other: ScalarVar, width: int, body: list[Statement]
     ) -> tuple[ScalarVar, ScalarVar]:
-        """The even fields of two words, and the odd ones."""
+        """The even fields of two words as one word, and the odd ones as another."""
         low = Const(0xFFFF if width == 16 else 0x00FF00FF, _U32)
         high, by = Const(int(low.value) << width, _U32), Const(width, _U32)
         even = Binary("or", Binary("and", one, low), Binary("shl", Binary("and", other, low), by))

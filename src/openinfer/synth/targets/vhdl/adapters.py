@@ -1,4 +1,4 @@
-"""The circuit behind buses that others know: SPI, Wishbone, AXI4-Lite. Each is an entity around the whole circuit."""
+"""Adapters to common buses: SPI, Wishbone, AXI4-Lite. Each is an entity around the whole circuit."""
 
 import re
 from collections.abc import Sequence
@@ -20,13 +20,13 @@ Ports = Sequence[tuple[str, str, str]]
 
 
 def adapter_files(name: str, memory: Ports) -> dict[str, str]:
-    """The adapters, and for each an entity with the circuit behind it; ``memory`` are its ports to memory outside."""
+    """The adapters, and for each an entity with the circuit behind it; ``memory`` has its ports to outside memory."""
     found = {f"rtl/oi_{one}.vhd": resource("rtl", f"{one}.vhd") for one in ADAPTERS}
     return found | {f"rtl/{name}_{one}.vhd": _wrapped(name, one, memory) for one in ADAPTERS}
 
 
 def bench_text(name: str, memory: Ports) -> str:
-    """The test bench of the circuit itself, with the memory outside if there is any."""
+    """The test bench of the circuit itself, with outside memory if it uses any."""
     text = resource("tb", "tb.vhd")
     if memory:
         own = resource("tb", "memory.vhd")
@@ -42,13 +42,13 @@ def _wired(ports: Ports) -> str:
 
 
 def adapter_benches(name: str, memory: Ports) -> dict[str, str]:
-    """For each adapter, a test bench that takes the same lines as that of the circuit itself."""
+    """For each adapter, a test bench that reads the same command lines as the circuit's own."""
     bench = bench_text("NAME", memory)
     return {f"tb/{name}_{one}_tb.vhd": _bench(bench, name, one, memory) for one in ADAPTERS}
 
 
 def _ports(adapter: str) -> list[tuple[str, str, str]]:
-    """The ports of an adapter on the side of its own bus."""
+    """The ports on an adapter's own bus side."""
     text = resource("rtl", f"{adapter}.vhd")
     entity = text[text.index("port (") : text.index("end entity")]
     rows = re.findall(r"^\s*(\w+) : (in|out) ([^;\n]+?);?$", entity, re.MULTILINE)
@@ -93,7 +93,7 @@ def _folded(text: str) -> str:
 
 
 def _bench(bench: str, name: str, adapter: str, memory: Ports) -> str:
-    """The bench of the circuit with another bus: other signals, another instance, another transfer."""
+    """The circuit's bench with another bus: its signals, instance and transfer are replaced."""
     own = resource("tb", f"{adapter}.vhd")
     parts = dict(re.findall(r"^-- (\w+)\n(.*?)(?=^-- \w+\n|\Z)", own, re.MULTILINE | re.DOTALL))
     for mark in ("signals", "transfer"):

@@ -1,4 +1,4 @@
-"""What builds a project for an FPGA: its Makefile, and its README."""
+"""The Makefile and the README of a project for an FPGA."""
 
 from collections.abc import Sequence
 
@@ -20,7 +20,7 @@ def makefile(name: str, rtl: Sequence[str], machine: FpgaMachine, shape: MemoryS
     """
     fpga = machine.fpga
     command = " ".join(fpga.synthesis) or "synth"
-    # Blocks without a port for writes are larger ones, which yosys takes for large memories alone.
+    # Blocks without a write port are the large ones, which yosys uses only for large memories.
     style = "" if shape.has_write_port else f'setattr -set ram_style \\"huge\\" {name}_ram/m:*; '
     place = " ".join(fpga.place)
     pnr = (
@@ -76,7 +76,7 @@ clean:
 
 
 def _result(fpga: Fpga, name: str) -> str:
-    """The option of a program that places and routes for the file that it writes."""
+    """The option of the place-and-route program that names its output file."""
     options = {"nextpnr-ice40": f"--asc build/{name}.asc", "nextpnr-ecp5": f"--textcfg build/{name}.config"}
     return options.get(fpga.place[0].rpartition("/")[2], f"--write build/{name}.routed.json")
 
@@ -99,7 +99,7 @@ def _lanes(places: CircuitMap) -> str:
 
 
 def _kept(name: str, places: CircuitMap) -> str:
-    """Where weights are, those of the lanes included."""
+    """The location of the weights, including those of the lanes."""
     shape = places.shape
     if not shape.has_enable:
         return ", which the configuration holds"
@@ -112,7 +112,7 @@ the numbers below"""
 
 
 def readme(name: str, device: str, places: CircuitMap, sequencer: Sequencer, *, has_sim: bool) -> str:
-    """What is here, and how it is used."""
+    """The README: what the project contains, and how to use it."""
     kept = ", and as much again for a step that fails" if places.keeps_state else ""
     sim = "| `make sim` | simulates steps, through the driver, and compares results | ghdl, a C compiler |\n"
     return f"""# {name}, as a circuit

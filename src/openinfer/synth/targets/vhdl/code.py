@@ -1,4 +1,4 @@
-"""The sequencer's code: statements of the loop IR on integers of 64 bits, which become states at once."""
+"""The sequencer's code: loop IR statements on 64-bit integers, emitted as states immediately."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -22,14 +22,14 @@ TRUE = Const(1, BOOL)
 
 @dataclass(frozen=True)
 class MemoryPlace:
-    """Where something lies: which memory, and its address in VHDL."""
+    """Where something lies: a memory, and an address in VHDL."""
 
     memory: MemoryName
     base: str
 
 
 def integer(value: int) -> Const:
-    """A number of 64 bits."""
+    """A 64-bit constant."""
     return Const(value, I64)
 
 
@@ -42,7 +42,7 @@ def conjunction(parts: Sequence[Scalar]) -> Scalar:
 
 
 def disjunction(parts: Sequence[Scalar]) -> Scalar:
-    """Whether one condition holds."""
+    """Whether any condition holds."""
     found: Scalar | None = None
     for one in parts:
         found = one if found is None else Binary("or", found, one)
@@ -51,11 +51,11 @@ def disjunction(parts: Sequence[Scalar]) -> Scalar:
 
 @dataclass
 class SequencerCode:
-    """What the sequencer does, so far."""
+    """Emits the sequencer's states."""
 
     shape: MemoryShape
     in_logic: bool = False
-    """Whether products are sums in logic."""
+    """Whether products are adders in logic."""
     machine: StateMachine = field(default_factory=StateMachine)
     _count: int = 0
 
@@ -63,17 +63,17 @@ class SequencerCode:
         self.expressions = Expressions(in_logic=self.in_logic)
         self.compiler = KernelCompiler(self.machine, {}, self.shape, self.expressions)
         self.failed = self.machine.fresh()
-        """Where a failure leads."""
+        """The state that failures jump to."""
 
     def name(self, what: str) -> str:
-        """A name that nothing else has."""
+        """A unique name."""
         self._count += 1
         return f"{what}{self._count}"
 
     # --- variables ------------------------------------------------------------------------------------------------
 
     def let(self, value: Scalar, what: str = "n") -> Scalar:
-        """A value that is computed now; a constant and a name stay what they are."""
+        """Compute a value now; constants and names are returned as they are."""
         if isinstance(value, Const | ScalarVar):
             return value
         var = ScalarVar(self.name(what), value.dtype)
@@ -81,7 +81,7 @@ class SequencerCode:
         return var
 
     def local(self, value: Scalar, ends: Interval | None = None, what: str = "n") -> ScalarVar:
-        """A variable that changes, within an interval."""
+        """Declare a mutable variable that stays within an interval."""
         var = ScalarVar(self.name(what), value.dtype)
         within = of_dtype(value.dtype) if ends is None else ends
         type_ = BOOLEAN if value.dtype is BOOL else wire(value.dtype, within)
@@ -91,41 +91,41 @@ class SequencerCode:
         return var
 
     def set(self, var: ScalarVar, value: Scalar) -> None:
-        """A variable changes."""
+        """Assign to a variable."""
         self.compiler.statement(SetLocal(var, value))
 
     def text(self, value: Scalar, bits: int) -> str:
-        """A value as an address or a port of so many bits, signless."""
+        """A value as an unsigned address or port of a given width."""
         (ready,) = self.compiler.ready([value])
         return f"oi_u({self.expressions.value(ready).text}, {bits})"
 
     def wired(self, value: Scalar, to: WireVariable) -> str:
-        """A value as a port's type has it."""
+        """A value in the type of a port."""
         (ready,) = self.compiler.ready([value])
         return self.expressions.text(ready, to.type)
 
     # --- memory ---------------------------------------------------------------------------------------------------
 
     def buffer(self, place: MemoryPlace, dtype: DType, count: int) -> Buffer:
-        """Memory as elements of a dtype."""
+        """Memory viewed as elements of a dtype."""
         found = Buffer(self.name("m"), dtype, (max(count, 1),))
         self.compiler.operands[found.name] = UnitOperand(place.memory, place.base)
         return found
 
     def load(self, buffer: Buffer, at: Scalar) -> Scalar:
-        """An element."""
+        """Load an element."""
         return Load(buffer, (cast(at, INDEX),))
 
     def store(self, buffer: Buffer, at: Scalar, value: Scalar) -> None:
-        """An element changes."""
+        """Store an element."""
         self.compiler.statement(Store(buffer, (cast(at, INDEX),), value))
 
     def scalar(self, place: MemoryPlace, dtype: DType) -> Scalar:
-        """The only element there."""
+        """Load a scalar."""
         return self.let(self.load(self.buffer(place, dtype, 1), integer(0)))
 
     def copy(self, source: MemoryPlace, target: MemoryPlace, nbytes: Scalar, most: int) -> None:
-        """Bytes become others; in words where all of them are known to be some."""
+        """Copy bytes; in whole words if the count is known to be a multiple of a word."""
         width = min(self.shape.ram_bytes, self.shape.rom_bytes if source.memory == "rom" else self.shape.ram_bytes)
         if not isinstance(nbytes, Const) or int(nbytes.value) % width:
             width = 1
@@ -136,7 +136,7 @@ class SequencerCode:
         self.compiler.statement(For(index, count, (Store(other, (index,), Load(one, (index,))),)))
 
     def fill(self, target: MemoryPlace, dtype: DType, count: int, element: int) -> None:
-        """Elements get one value, given as the bits that are stored for it; those that share bytes fill them."""
+        """Set all elements to one value, given as its stored bits; packed elements fill whole bytes."""
         bits = max(dtype.bits, 8)
         if dtype.bits < 8:
             count = -(-count * dtype.bits // 8)
@@ -149,7 +149,7 @@ class SequencerCode:
 
     @contextmanager
     def when(self, condition: Scalar) -> Iterator[None]:
-        """What follows is done only if a condition holds."""
+        """Run the body only if a condition holds."""
         inside, after = self.machine.fresh(), self.machine.fresh()
         (ready,) = self.compiler.ready([condition])
         self.machine.branch(self.expressions.text(ready, BOOLEAN), inside, after)
@@ -165,7 +165,7 @@ class SequencerCode:
 
     @contextmanager
     def count(self, start: Scalar, end: Scalar, ends: Interval) -> Iterator[ScalarVar]:
-        """A variable counts from a start up to an end; what it is at first may be beyond the end."""
+        """Run the body for a variable that counts from ``start`` up to ``end``; the start may exceed the end."""
         start, last = self.let(start), self.let(end)
         first, final = self.expressions.ranges.of(start), self.expressions.ranges.of(last)
         index = self.local(start, (min(ends[0], first[0]), max(ends[1] + 1, first[1])), "i")
@@ -183,18 +183,18 @@ class SequencerCode:
         self.machine.enter(after)
 
     def fail(self, number: int) -> None:
-        """The step ends with a failure."""
+        """End the step with a failure."""
         self.machine.at_once(f"failure <= to_unsigned({number}, 16);")
         self.machine.goto(self.failed)
 
     def fail_if(self, condition: Scalar, number: int) -> None:
-        """The same, if a condition holds."""
+        """End the step with a failure if a condition holds."""
         with self.when(condition):
             self.fail(number)
 
 
 def looked_up(numbers: Sequence[int], at: Scalar, first: int = 0) -> Scalar:
-    """The number at a position, counted from ``first``, of a list; it is halved, since lists can be long."""
+    """The list element at a position, counted from ``first``, as a binary tree of selects."""
     if len(set(numbers)) == 1:
         return integer(numbers[0])
     half = len(numbers) // 2

@@ -1,4 +1,4 @@
-"""What the weights of a circuit are: their numbers are part of it, and decide how wide its wires must be."""
+"""The values of a circuit's weights: they are part of the circuit and determine the widths of its wires."""
 
 from collections.abc import Iterator
 from functools import cached_property
@@ -16,14 +16,14 @@ WeightNumbers = npt.NDArray[np.int64]
 
 
 class WeightContents:
-    """Looks at the weights of a program."""
+    """Reads the weights of a program."""
 
     def __init__(self, placed: Placed) -> None:
         self._placed = placed
         self._ranges: dict[Weight, Interval] = {}
 
     def numbers(self, weight: Weight) -> Iterator[WeightNumbers]:
-        """The elements of each tensor that an operand can be, in their order."""
+        """The elements of each tensor that an operand can refer to, in order."""
         dtype = weight.dtype
         for name in filter(None, weight.names):
             data = np.frombuffer(self._placed.weights.data(name, weight.part, dtype), np.uint8)
@@ -33,7 +33,7 @@ class WeightContents:
             yield elements.astype(np.int64)
 
     def range(self, weight: Weight) -> Interval | None:
-        """The least and the largest element; None where they are no integers, or more than 64 bits could say."""
+        """The smallest and largest element; None for u64, packed weights and everything but integers."""
         if weight.dtype.kind not in ("int", "uint") or weight.packing is not None or weight.dtype.name == "u64":
             return None
         if weight not in self._ranges:
@@ -43,7 +43,7 @@ class WeightContents:
 
     @cached_property
     def by_kernel(self) -> dict[str, dict[str, Interval]]:
-        """By a kernel's text, for each of its buffers that is a weight in all calls, what its elements can be."""
+        """By kernel text, the element ranges of the buffers that are weights in all calls."""
         found: dict[str, dict[str, Interval]] = {}
         for step in self._placed.program.steps():
             if isinstance(step, KernelStep):

@@ -1,4 +1,4 @@
-"""Division of integers, a bit of the quotient in each clock. Quotients are truncated, as in C."""
+"""Integer division, one bit of the quotient per clock. Quotients are truncated, as in C."""
 
 from openinfer.loops.ir import Binary
 from openinfer.synth.targets.vhdl.clocks import Clocks
@@ -8,7 +8,7 @@ from openinfer.synth.targets.vhdl.states import StateMachine
 
 
 def divide(machine: StateMachine, expressions: Expressions, value: Binary, into: WireVariable) -> None:
-    """Divide, and keep the quotient or the remainder in a variable. What is divided by zero is of no meaning."""
+    """Divide, and keep the quotient or the remainder in a variable. Division by zero gives a meaningless result."""
     left, right = expressions.value(value.left), expressions.value(value.right)
     bits = max(left.type.bits, right.type.bits)
     words = f"unsigned({bits - 1} downto 0)"
@@ -40,7 +40,7 @@ def divide(machine: StateMachine, expressions: Expressions, value: Binary, into:
 
 
 def _magnitude(known: int | None, one: Wire, bits: int) -> str:
-    """How large a number is; that of a constant is written out, since some tools do not compare constants."""
+    """The absolute value; written out for constants, since some tools do not compare constants."""
     wide = WireType("unsigned", bits)
     if known is not None:
         return number(abs(known), wide)
@@ -54,7 +54,7 @@ def _is_negative(known: int | None, one: Wire) -> str:
 
 
 def _sign(expressions: Expressions, value: Binary, left: Wire, right: Wire) -> str:
-    """Whether the result is negative: the quotient if signs differ, the remainder as the dividend is."""
+    """Whether the result is negative: a quotient if signs differ, a remainder if the dividend is."""
     own = _is_negative(expressions.constant(value.left), left)
     other = _is_negative(expressions.constant(value.right), right) if value.op == "div" else "false"
     return own if other == "false" else f"({own} /= {other})"

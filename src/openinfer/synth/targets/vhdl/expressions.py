@@ -1,4 +1,4 @@
-"""Scalar expressions in VHDL. Loads, long products and divisions have been computed before, and are variables here."""
+"""Scalar expressions in VHDL. Loads, long products and divisions are computed beforehand and are variables here."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,18 +24,18 @@ from openinfer.synth.targets.vhdl.ranges import BOOLEAN, WireRanges, WireType, o
 
 
 class UncomputableError(Exception):
-    """What a circuit does not compute; the message continues a sentence that begins with the node."""
+    """An operation that no circuit computes; the message continues a sentence that begins with the node."""
 
 
 @dataclass(frozen=True)
 class Wire:
-    """An expression in VHDL, and its type."""
+    """A VHDL expression and its type."""
 
     text: str
     type: WireType
 
     def to(self, other: WireType) -> str:
-        """The same number in another type: extended, or its low bits."""
+        """The number in another type: extended, or truncated to its low bits."""
         if self.type == other:
             return self.text
         if other == BOOLEAN:
@@ -45,12 +45,12 @@ class Wire:
 
 @dataclass(frozen=True)
 class WireVariable:
-    """A variable of a kernel in VHDL."""
+    """A VHDL variable of a kernel."""
 
     name: str
     type: WireType
     storage: DType | None = None
-    """Of a float: it is only moved, as the bits that it is stored in."""
+    """The dtype of a float, which is only moved, as its stored bits."""
 
 
 _INTEGERS = 1 << 31
@@ -72,30 +72,30 @@ def number(value: int, type_: WireType) -> str:
 
 
 def stored_bits(value: float, dtype: DType) -> int:
-    """The bits of a float as it is stored."""
+    """The stored bits of a float."""
     return int.from_bytes(np.asarray(value).astype(dtype.array).tobytes(), "little")
 
 
 @dataclass
 class Expressions:
-    """Prints expressions over the variables that there are at some place in a kernel."""
+    """Prints expressions over the variables in scope at some point of a kernel."""
 
     variables: dict[str, WireVariable] = field(default_factory=dict)
     known: dict[str, Interval] = field(default_factory=dict)
     dims: dict[Const, WireVariable] = field(default_factory=dict)
-    """Extents that the sequencer computes, and the ports that have them."""
+    """Extents that the sequencer computes, and the ports that carry them."""
     contents: Mapping[str, Interval] = field(default_factory=dict)
-    """What the elements of weights are, by the names of buffers."""
+    """Ranges of weight elements, by buffer name."""
     in_logic: bool = False
-    """Whether products are sums in logic, because others need the multipliers."""
+    """Whether products are adders in logic because multipliers are needed elsewhere."""
     products: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """What multipliers are asked for so far, as it is printed, and how wide its factors are."""
+    """The printed products that use multipliers so far, and the widths of their factors."""
 
     def __post_init__(self) -> None:
         self.ranges = WireRanges(self.known, self.contents)
 
     def declare(self, var: ScalarVar, made: WireVariable, ends: Interval | None) -> None:
-        """From here on, a name is this variable."""
+        """Bind a name to a variable from here on."""
         self.variables[var.name] = made
         self.known.pop(var.name, None)
         if ends is not None:
@@ -103,22 +103,22 @@ class Expressions:
         self.ranges.forget()
 
     def type_of(self, value: Scalar) -> WireType:
-        """The type that an expression has in VHDL."""
+        """The VHDL type of an expression."""
         if value.dtype.kind == "bool":
             return BOOLEAN
         return wire(value.dtype, self.ranges.of(value))
 
     def text(self, value: Scalar, type_: WireType) -> str:
-        """An expression as a number of a type."""
+        """Print an expression, converted to a type."""
         return self.value(value).to(type_)
 
     def value(self, value: Scalar) -> Wire:
-        """An expression."""
+        """Print an expression."""
         if value.dtype.kind == "float":
             raise UncomputableError("computes with floats")
         known = self.constant(value)
         if known is not None:
-            # Some tools do not compute with constants.
+            # Some tools do not fold constants.
             own = self.type_of(value)
             return Wire(number(known, own), own)
         match value:
@@ -153,7 +153,7 @@ class Expressions:
                 raise UncomputableError("computes with floats")
 
     def constant(self, value: Scalar) -> int | None:
-        """The number that an expression always is, if there is one; variables, and extents, stay what they are."""
+        """The value of a constant expression, else None; variables and extents never count as constant."""
         if value.dtype.kind in ("bool", "float") or not isinstance(value, Binary | Cast | Unary | Select):
             return int(value.value) if isinstance(value, Const) and not isinstance(value.value, Dim) else None
         least, most = self.ranges.of(value)
@@ -164,7 +164,7 @@ class Expressions:
         return Wire(made.to(own), own)
 
     def _cast(self, value: Scalar, operand: Scalar) -> Wire:
-        """Integers wrap: what does not fit loses its high bits."""
+        """Integers wrap: high bits that do not fit are dropped."""
         if operand.dtype.kind == "float":
             raise UncomputableError("computes with floats")
         return self._as(self.value(operand), value)
@@ -178,7 +178,7 @@ class Expressions:
         return Wire(found.name, found.type)
 
     def _alike(self, left: Scalar, right: Scalar) -> tuple[str, str]:
-        """Two values in a type that holds both."""
+        """Two values in a common type."""
         one, other = self.value(left), self.value(right)
         if BOOLEAN in (one.type, other.type):
             return one.to(BOOLEAN), other.to(BOOLEAN)
@@ -199,7 +199,7 @@ class Expressions:
             case "not":
                 return Wire(f"(not {one})", own)
             case "abs":
-                # The width of the operand: its least number may need more bits than the result.
+                # Use the operand's width: its minimum may need more bits than the result.
                 wide = self.value(operand)
                 return Wire(Wire(f"oi_abs({wide.text})", WireType("unsigned", wide.type.bits)).to(own), own)
             case _:
@@ -223,7 +223,7 @@ class Expressions:
         return Wire(Wire(text, WireType(own.kind, bits)).to(own), own)
 
     def _product(self, value: Binary, own: WireType) -> Wire:
-        """A product. What is multiplied by a number is shifted and added: multipliers are for others."""
+        """A product. Multiplication by a constant becomes shifts and adds, which saves multipliers."""
         for left, right in ((value.left, value.right), (value.right, value.left)):
             if isinstance(right, Const) and not isinstance(right.value, Dim):
                 return Wire(times(self.text(left, own), int(right.value), own), own)
@@ -244,7 +244,7 @@ class Expressions:
         return Wire(Wire(f"oi_shr({left.text}, {by})", left.type).to(own), own)
 
     def _power(self, value: Binary, own: WireType) -> Wire:
-        """A division by a power of two, of what is not negative."""
+        """Division of a non-negative number by a power of two."""
         by, left = power_of(value), self.value(value.left)
         assert by is not None, "other divisions have been computed before"
         if value.op == "div":
@@ -255,7 +255,7 @@ class Expressions:
     # --- floats ---------------------------------------------------------------------------------------------------
 
     def storage_of(self, value: Scalar) -> DType:
-        """The dtype in which a float that is only moved is stored."""
+        """The storage dtype of a float that is only moved."""
         match value:
             case ScalarVar(name) if self.variables[name].storage is not None:
                 found = self.variables[name].storage
@@ -271,7 +271,7 @@ class Expressions:
                 raise UncomputableError("computes with floats")
 
     def moved(self, value: Scalar, storage: DType) -> str:
-        """A float that is only moved, as the bits that it is stored in."""
+        """A float that is only moved, as its stored bits."""
         own = WireType("unsigned", storage.bits)
         match value:
             case ScalarVar(name) if self.variables[name].storage is storage:
@@ -288,7 +288,7 @@ class Expressions:
 
 
 def times(text: str, factor: int, type_: WireType) -> str:
-    """A number times a constant, of which the low bits count: shifted copies, added or subtracted.
+    """A number times a constant, modulo the type's width, as sums and differences of shifted copies.
 
     >>> times("x", 7, WireType("signed", 9))
     '(shift_left(x, 3) - x)'
@@ -313,7 +313,7 @@ def times(text: str, factor: int, type_: WireType) -> str:
 
 
 def power_of(value: Binary) -> int | None:
-    """The exponent of a constant divisor that is a power of two."""
+    """The exponent of a constant divisor that is a power of two, else None."""
     if not isinstance(value.right, Const) or isinstance(value.right.value, Dim):
         return None
     divisor = int(value.right.value)

@@ -1,4 +1,4 @@
-"""What was decided about a circuit, and how many clocks it takes: for the plan, the README and the report."""
+"""Facts about a finished circuit, and the clocks it takes: for the plan, the README and the report."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from openinfer.synth.targets.vhdl.unit import KernelUnit
 
 
 def circuit_facts(project: VhdlProject) -> dict[str, Any]:
-    """All of it; clocks are a number, or the least and the most where data decides."""
+    """All facts. Clocks are a number, or the least and the most where they depend on data."""
     places, sequencer = project.places, project.sequencer
     units = [*sequencer.units.values()]
     found: dict[str, Any] = {
@@ -39,7 +39,7 @@ def circuit_facts(project: VhdlProject) -> dict[str, Any]:
 
 
 def _outside(project: VhdlProject) -> dict[str, Any] | None:
-    """The weights for which the device has no room; clocks in which the circuit waits for them are not computed."""
+    """The weights that do not fit on the device. Clocks spent waiting for them are not counted."""
     shape = project.places.shape
     if not shape.has_enable:
         return None
@@ -48,7 +48,7 @@ def _outside(project: VhdlProject) -> dict[str, Any] | None:
 
 
 def lane_use(units: list[LaneUnit], lanes: int) -> float:
-    """The share of all lanes and clocks of some kernels in which a term was added; those of padding are terms, too."""
+    """The fraction of lane clocks of some kernels that add a term; terms of padding count."""
     spent = sum(len(unit.calls) * unit.clocks.least for unit in units) * lanes
     return round(sum(len(unit.calls) * unit.terms_of_a_call for unit in units) / spent, 4) if spent else 0.0
 

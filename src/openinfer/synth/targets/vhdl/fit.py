@@ -1,4 +1,4 @@
-"""Where the memories of a circuit go: which blocks of the device take them, and what has to stay outside."""
+"""Where a circuit's memories go: which memory blocks of the device hold them, and what must stay outside."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -6,19 +6,19 @@ from dataclasses import dataclass
 from openinfer.synth.devices.sections import MemoryBlocks
 
 _IN_LOGIC = 256
-"""Bits of a memory that is made of logic."""
+"""Memories of at most this many bits are built from logic."""
 
 
 @dataclass(frozen=True)
 class MemoryNeed:
-    """Memories of one shape: how many, their words, and the bits of a word."""
+    """Memories of one shape: their number, their words, and the bits of a word."""
 
     count: int
     words: int
     bits: int
 
     def blocks(self, kind: MemoryBlocks) -> int:
-        """How many blocks of a kind they take, in the best of the shapes that these can have.
+        """The number of blocks of a kind that they need, in the best of its shapes.
 
         >>> ebr = MemoryBlocks(kind="ebr", count=30, bits=4096, width=16)
         >>> MemoryNeed(1, 512, 8).blocks(ebr), MemoryNeed(4, 513, 8).blocks(ebr), MemoryNeed(1, 256, 64).blocks(ebr)
@@ -30,7 +30,7 @@ class MemoryNeed:
 
 
 def _shapes(kind: MemoryBlocks) -> Iterator[tuple[int, int]]:
-    """Widths and depths of a block; those without a port of their own for writes have one shape."""
+    """Widths and depths of a block; kinds without a separate write port have one shape."""
     width = kind.width
     while width:
         yield width, 1 << (kind.bits // width).bit_length() - 1
@@ -39,16 +39,16 @@ def _shapes(kind: MemoryBlocks) -> Iterator[tuple[int, int]]:
 
 @dataclass(frozen=True)
 class MemoryFit:
-    """What goes where."""
+    """Which weights stay outside, and which kind of block holds the RAM."""
 
     rom_is_outside: bool
     lanes_are_outside: bool
     has_write_port: bool
-    """Whether what changes is in blocks that are read and written in one clock."""
+    """Whether the RAM's blocks can be read and written in the same clock."""
 
 
 def memory_fit(kinds: Sequence[MemoryBlocks], ram: MemoryNeed, rom: MemoryNeed, lanes: MemoryNeed) -> MemoryFit | None:
-    """The best that a device can do: weights inside, those of the lanes before the others; None if nothing fits.
+    """The best fit for a device: weights inside if possible, those of the lanes first; None if nothing fits.
 
     >>> ebr = MemoryBlocks(kind="ebr", count=2, bits=4096, width=16)
     >>> none = MemoryNeed(1, 0, 8)
@@ -73,7 +73,7 @@ def memory_fit(kinds: Sequence[MemoryBlocks], ram: MemoryNeed, rom: MemoryNeed, 
 
 
 def _take(left: dict[MemoryBlocks, int], need: MemoryNeed, kinds: Sequence[MemoryBlocks]) -> bool:
-    """Whether a kind has room for memories; what it gives is taken from what is left."""
+    """Whether a kind has room for memories; deducts the blocks they use from ``left``."""
     for kind in kinds:
         blocks = need.blocks(kind)
         if blocks <= left[kind]:

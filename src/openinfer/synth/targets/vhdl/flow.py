@@ -1,7 +1,7 @@
-"""The body of a loop as a flow of data: what is read, multiplied, computed, stored, in an order that respects all uses.
+"""A loop body as data flow: reads, long products, values and stores, in an order that respects all dependences.
 
-Names that change get a new name with each value, conditions choose between values, and loops of a few iterations are
-written out. What is left has no control flow, so that iterations can overlap.
+As in SSA, variables get a new name with each value, conditions become selects, and short loops are unrolled. What is
+left has no control flow, so iterations can overlap.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,7 +35,7 @@ from openinfer.loops.simplify import once
 from openinfer.loops.used import offset
 
 _UNROLLED = 4
-"""Loops of so many iterations are written out."""
+"""Loops of at most this many iterations are unrolled."""
 _MOST_OPERATIONS = 64
 
 
@@ -45,7 +45,7 @@ class NotStraightError(Exception):
 
 @dataclass(frozen=True)
 class FlowRead:
-    """An element is asked for; the answer comes later."""
+    """Requests an element; the response comes later."""
 
     var: ScalarVar
     buffer: Buffer
@@ -62,7 +62,7 @@ class FlowProduct:
 
 @dataclass(frozen=True)
 class FlowValue:
-    """An expression with a name."""
+    """A named expression."""
 
     var: ScalarVar
     value: Scalar
@@ -70,7 +70,7 @@ class FlowValue:
 
 @dataclass(frozen=True)
 class FlowStore:
-    """An element changes, under a condition or always."""
+    """Stores an element, always or under a condition."""
 
     buffer: Buffer
     place: Scalar
@@ -80,7 +80,7 @@ class FlowStore:
 
 @dataclass(frozen=True)
 class FlowUpdate:
-    """A variable of the loop has another value in the next iteration."""
+    """Sets a loop-carried variable for the next iteration."""
 
     var: ScalarVar
     value: Scalar
@@ -91,13 +91,13 @@ FlowStep = FlowRead | FlowProduct | FlowValue | FlowStore | FlowUpdate
 
 @dataclass
 class LoopFlow:
-    """Follows a body; ``is_long`` says which products take a clock of their own, or raises for what takes more."""
+    """Builds the flow of a body; ``is_long`` tells which products take their own clock, or raises for slower values."""
 
     is_long: Callable[[Scalar], bool]
     declare: Callable[[ScalarVar, Scalar], None]
-    """Makes a name known: its value, or the element that it stands for."""
+    """Declares a name by its value, or by the element that it stands for."""
     simpler: Callable[[Scalar], Scalar]
-    """An expression with the same value, and less to compute."""
+    """Simplifies an expression."""
     values: dict[str, Scalar]
     """What names stand for."""
     steps: list[FlowStep] = field(default_factory=list)
@@ -108,12 +108,12 @@ class LoopFlow:
 
     @property
     def in_place(self) -> frozenset[str]:
-        """The buffers that are read and written."""
+        """The buffers that are both read and written."""
         return frozenset(name for name, _ in self._reads) & frozenset(self._stored)
 
     @property
     def places_in_place(self) -> list[Scalar]:
-        """Where buffers that are read and written are touched."""
+        """The offsets at which buffers are accessed in place."""
         found = [place for name, place in self._stored.items() if name in self.in_place]
         for name, place in self._reads:
             if name in self.in_place and place != self._stored[name]:
@@ -121,14 +121,14 @@ class LoopFlow:
         return found
 
     def run(self, body: Sequence[Statement]) -> None:
-        """All statements of an iteration."""
+        """Build the flow of one iteration."""
         self._body(body, None)
         for name, var in self._carried.items():
             self.steps.append(FlowUpdate(var, self.values[name]))
 
     @property
     def carried(self) -> frozenset[str]:
-        """The variables that go from one iteration to the next."""
+        """The loop-carried variables."""
         return frozenset(self._carried)
 
     def _body(self, body: Sequence[Statement], guard: Scalar | None) -> None:
@@ -175,7 +175,7 @@ class LoopFlow:
             other = self.values.get(name, before.get(name))
             if one is other or name not in (*before, *self._carried):
                 continue
-            if one is None or other is None:  # carried, and changed in one of the branches alone
+            if one is None or other is None:  # carried, and changed in only one branch
                 var = self._carried[name]
                 one, other = var if one is None else one, var if other is None else other
             self.values[name] = self.named(Select(cond, one, other), name)
@@ -192,7 +192,7 @@ class LoopFlow:
         return any(one == name for one, _ in self._reads)
 
     def named(self, value: Scalar, what: str) -> Scalar:
-        """A value with a name of its own; a constant and a name stay what they are."""
+        """Bind a value to a fresh name; constants and names are returned as they are."""
         made = self.value(value)
         if isinstance(made, Const | ScalarVar):
             return made
@@ -202,7 +202,7 @@ class LoopFlow:
         return var
 
     def value(self, value: Scalar) -> Scalar:
-        """An expression of what is known, with names in the place of elements and of long products."""
+        """Resolve an expression, with names in place of elements and long products."""
         return self._split(self.simpler(self._spelled(value)))
 
     def _split(self, value: Scalar) -> Scalar:
@@ -236,7 +236,7 @@ class LoopFlow:
         return self._reads[key]
 
     def _spelled(self, place: Scalar) -> Scalar:
-        """An expression in the terms of the loops."""
+        """An expression with names replaced by what they stand for."""
         if isinstance(place, ScalarVar):
             return self.values.get(place.name, place)
         parts = children(place)
@@ -247,7 +247,7 @@ class LoopFlow:
 
 
 def _require_whole(dtype: DType) -> None:
-    """Elements that share bytes are written by reading first, and floats are only moved: neither is done here."""
+    """Reject packed elements, whose writes must read first, and floats, which are only moved."""
     if dtype.bits < 8 or dtype.kind == "float":
         raise NotStraightError
 

@@ -1,4 +1,4 @@
-"""Where the sequencer is in the program: what the running block was called with, and what names mean there."""
+"""The sequencer's position in the program: the arguments of the running block, and what names refer to there."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,15 +17,15 @@ class BlockFrame:
     """A call of a block."""
 
     given: Mapping[Value, MemoryPlace] = field(default_factory=dict)
-    """Where its arguments and results are."""
+    """Where its arguments and results lie."""
     chosen: Mapping[str, FoundInteger] = field(default_factory=dict)
     loops: list[tuple[str, FoundInteger]] = field(default_factory=list)
     aside: dict[str, list[tuple[str, ScalarVar]]] = field(default_factory=dict)
-    """By consumers, the sizes that they may have bound."""
+    """By consumer, the sizes that it may have bound."""
 
 
 class ProgramNames:
-    """What values and names are, where the sequencer is."""
+    """Resolves values and names at the sequencer's position."""
 
     def __init__(self, placed: Placed, places: CircuitMap, code: SequencerCode) -> None:
         self._placed = placed
@@ -33,7 +33,7 @@ class ProgramNames:
         self._code = code
         self.frame = BlockFrame()
         self.views: dict[Value, MemoryPlace] = {}
-        """Values that are parts of tables, where they lie."""
+        """Where values that are slices of tables lie."""
         self.sizes: dict[str, ScalarVar] = {}
         """Dynamic sizes; negative while they have no value."""
 
@@ -61,7 +61,7 @@ class ProgramNames:
         return FoundInteger(integer(number), constant(number))
 
     def named(self, name: str) -> FoundInteger:
-        """A name in an index expression: an index of a loop, then a scalar variable, then a size."""
+        """A name in an index expression: a loop index, else a scalar variable, else a size."""
         for index, found in (*reversed(self.frame.loops), *self.frame.chosen.items()):
             if index == name:
                 return found

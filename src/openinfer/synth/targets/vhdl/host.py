@@ -1,4 +1,4 @@
-"""The driver in C: the functions of every project's header, over two callbacks that reach the circuit's bus."""
+"""The C driver: the functions of every project's header, over two callbacks that access the circuit's bus."""
 
 from dataclasses import replace
 from functools import cache
@@ -22,12 +22,12 @@ _CALLS = MemoryCalls()
 
 @cache
 def resource(folder: str, name: str) -> str:
-    """The text of a file that every project has."""
+    """The text of a resource file shared by all projects."""
     return (resources("openinfer.synth.targets.vhdl") / folder / name).read_text(encoding="utf-8")
 
 
 def bus_header(name: str) -> str:
-    """What a host program brings: functions that reach the bus."""
+    """The header of what a host program provides: functions that access the bus."""
     guard = f"OPENINFER_{name.upper()}_BUS_H"
     body = resource("driver", "bus.h").replace("oi_bus", f"{name}_bus").replace("OI_", f"{name.upper()}_BUS_")
     return f"""
@@ -97,7 +97,7 @@ class DriverSource:
         return "\n".join(parts) + entry.errors()
 
     def _device(self) -> str:
-        """The circuit's side: what is the same for all programs, and its functions for others."""
+        """The circuit's side: the code that all programs share, and its exported functions."""
         name, upper, places = self._name, self._upper, self._places
         text = resource("driver", "device.c").replace("oi_bus", f"{name}_bus")
         for word in ("CONTROL", "ADDRESS", "DATA", "FAILURE", "CYCLES", "STOP", "CHOICE", "NUMBER", "IDENTITY"):
@@ -206,7 +206,7 @@ static int fail({name}_context *c, {name}_status status, int32_t failure)
 """
 
     def _shown(self) -> list[str]:
-        """The lines that bring the results of a step."""
+        """The lines that fetch the results of a step."""
         name, placed, places = self._name, self._placed, self._places
         self.printers.file.now = Function()
         fields = placed.names.sizes
@@ -265,7 +265,7 @@ static int {self.printers.blocks.functions.name("entry")}({name}_context *c)
             small += f" || state == NULL || state_bytes < {upper}_STATE_BYTES"
             state, given = f"    c->state = state;\n    memset(state, 0, {upper}_STATE_BYTES);\n", "state"
         missing = file.failed(file.of_caller(NO_DRIVER))
-        # Initial values are put back at every reset: the caller's weights may be gone by then.
+        # Every reset restores initial values, and the caller's weights may be gone by then.
         weights = f"    memcpy(d + 1, weights, {upper}_WEIGHT_BYTES);\n" * bool(placed.weights.size)
         return f"""void *{name}_memory(size_t bytes) {{ return calloc(1, bytes + 64); }}
 
@@ -305,5 +305,5 @@ int {name}_init({name}_context *c, void *arena, size_t arena_bytes, void *state,
 
 
 def quiet(placed: Placed) -> Placed:
-    """What the host knows of a program: that steps that fail have no effect, since the circuit sees to it."""
+    """The program as the host sees it: failing steps have no effect, since the circuit rolls them back."""
     return replace(placed, can_tear=False)

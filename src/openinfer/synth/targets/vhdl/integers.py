@@ -1,4 +1,4 @@
-"""Index expressions in the sequencer: what could go wrong is looked at while they are computed."""
+"""Index expressions in the sequencer, checked for overflow and division by zero as they are computed."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ _TOO_LONG, _BY_ZERO = 1, 2
 
 @dataclass(frozen=True)
 class FoundInteger:
-    """An integer, and what it can be."""
+    """An integer and its range."""
 
     value: Scalar
     range: Computed
 
 
 class IndexCode:
-    """Computes expressions; ``named`` says what a name is. The first mistake counts."""
+    """Computes expressions; ``named`` resolves names. The first error wins."""
 
     def __init__(self, code: SequencerCode, named: Callable[[str], FoundInteger]) -> None:
         self._code = code
@@ -31,17 +31,17 @@ class IndexCode:
 
     @property
     def bad(self) -> ScalarVar:
-        """1 if something needs more than 64 bits, 2 if something was divided by zero."""
+        """1 if a result needs more than 64 bits, 2 after a division by zero, else 0."""
         if self._bad is None:
             self._bad = self._code.local(integer(0), (0, 2), "bad")
         return self._bad
 
     def begin(self) -> None:
-        """Nothing is wrong yet."""
+        """Clear the error."""
         self._bad = None
 
     def integer(self, expr: Expr) -> FoundInteger:
-        """An expression. Division rounds down."""
+        """Compute an expression. Division rounds down."""
         match expr:
             case Num(value):
                 found = constant(value)
@@ -119,7 +119,7 @@ class IndexCode:
     # --- failures -------------------------------------------------------------------------------------------------
 
     def fail_if_bad(self, failure: IndexFailure, others: Scalar | None = None) -> None:
-        """A failure if an expression could not be computed, or if something else is wrong with it."""
+        """Fail if an expression could not be computed, or if the condition ``others`` holds."""
         if self._bad is not None:
             self._code.fail_if(self._bad.eq(_BY_ZERO), failure.by_zero)
             self._code.fail_if(self._bad.eq(_TOO_LONG), failure.too_long)

@@ -1,7 +1,7 @@
 """Kernels as state machines: loops are counters, and each statement takes as many states as it needs.
 
-Expressions are computed between two clocks, but for what takes longer: reading memory, long products, divisions. These
-are computed first, into variables, the innermost before the others.
+Expressions are computed within one clock, except for what takes longer: memory reads, long products, divisions. These
+are computed beforehand, into variables, innermost first.
 """
 
 from collections.abc import Sequence
@@ -61,7 +61,7 @@ from openinfer.synth.targets.vhdl.states import StateMachine
 
 @dataclass(frozen=True)
 class UnitOperand:
-    """Where a buffer of a kernel lies: which memory, and from which address on, in VHDL."""
+    """Where a kernel buffer lies: a memory, and its base address in VHDL."""
 
     memory: MemoryName
     base: str
@@ -73,35 +73,35 @@ class KernelCompiler:
 
     machine: StateMachine
     operands: dict[str, UnitOperand]
-    """By the names of buffers."""
+    """By buffer name."""
     shape: MemoryShape
     expressions: Expressions
     end: int = 0
-    """The state that follows the last one, and a failure."""
+    """The state that follows the last one or a failure."""
     product: SharedProduct | None = None
-    """The multiplier that it shares with others, for long products, if these are in logic."""
+    """The shared multiplier for long products, if these are in logic."""
 
     locals: dict[str, Interval] = field(default_factory=dict)
-    """What variables of positions can be that change."""
+    """Ranges of mutable index variables."""
 
     def __post_init__(self) -> None:
         memory = StageMemory(lambda name: self.operands[name].memory, self._address, self.word, self.product)
         self._pipeline = LoopPipeline(self.machine, self.expressions, memory, self.shape.has_write_port)
 
     def run(self, kernel: Kernel) -> None:
-        """All statements."""
+        """Compile a kernel."""
         self.locals |= local_ranges(kernel.body)
         self._body(kernel.body)
 
     # --- statements -----------------------------------------------------------------------------------------------
 
     def _body(self, statements: Sequence[Statement]) -> None:
-        """Statements; names are their own."""
+        """Compile statements in a scope of their own."""
         own = self.expressions
         before, known = dict(own.variables), dict(own.known)
         for statement in statements:
             self.statement(statement)
-        # What was declared outside is still the same variable; nothing else is visible any more.
+        # Leave the scope: only names declared outside remain visible.
         own.variables.clear()
         own.variables.update(before)
         own.known.clear()
@@ -109,7 +109,7 @@ class KernelCompiler:
         own.ranges.forget()
 
     def statement(self, statement: Statement) -> None:
-        """A statement."""
+        """Compile a statement."""
         match statement:
             case For():
                 self._for(statement)
@@ -154,7 +154,7 @@ class KernelCompiler:
         own.declare(var, made, ends)
 
     def _range(self, var: ScalarVar, value: Scalar, *, is_fixed: bool) -> Interval:
-        """What a variable can be as long as it lives."""
+        """The range of a variable over its lifetime."""
         if is_fixed:
             return self.expressions.ranges.of(value)
         full = of_dtype(var.dtype)
@@ -260,12 +260,12 @@ class KernelCompiler:
         machine.at_once("ram_write <= '1';")
 
     def word(self, code: str, bits: int) -> str:
-        """A vector as wide as data: the rest is of no meaning."""
+        """A vector padded to the width of a word; the padding is ignored."""
         rest = 8 * self.shape.ram_bytes - bits
         return code if rest == 0 else f'"{"0" * rest}" & {code}'
 
     def _put_field(self, buffer: Buffer, place: Scalar, value: Wire, cost: int) -> None:
-        """Elements that share a byte: it is read, and written with one of them changed."""
+        """Store an element that shares its byte: read the byte, and write it back with that element changed."""
         machine, bits = self.machine, places_bits(buffer.dtype)
         kept = machine.variable("code", f"std_logic_vector({buffer.dtype.bits - 1} downto 0)")
         number_ = machine.variable("place", f"unsigned({bits - 1} downto 0)")
@@ -288,7 +288,7 @@ class KernelCompiler:
         return self.address(buffer, place, self.expressions)
 
     def address(self, buffer: Buffer, place: Scalar, expressions: Expressions) -> str:
-        """The address of the byte that an element begins in."""
+        """The address of the first byte of an element."""
         operand = self.operands[buffer.name]
         wide = WireType("unsigned", self.shape.address_bits(operand.memory))
         bits = buffer.dtype.bits
@@ -301,10 +301,10 @@ class KernelCompiler:
             text = f"shift_left({text}, {by})" if by else text
         return text if operand.base == "0" else f"{text} + {operand.base}"
 
-    # --- what is computed before ----------------------------------------------------------------------------------
+    # --- values computed beforehand -------------------------------------------------------------------------------
 
     def ready(self, values: Sequence[Scalar]) -> list[Scalar]:
-        """Expressions with variables in the place of all that takes states of its own."""
+        """Compute everything in expressions that takes states of its own; returns them with variables in its place."""
         found = [unwrapped(value, self.expressions.ranges) for value in values]
         while True:
             batch: dict[Scalar, None] = {}
@@ -316,7 +316,7 @@ class KernelCompiler:
             found = [_with(value, made) for value in found]
 
     def _collect(self, value: Scalar, batch: dict[Scalar, None]) -> bool:
-        """Gather what is to be computed next; whether there is any."""
+        """Collect what must be computed next; returns whether there is anything."""
         inside = [self._collect(part, batch) for part in children(value)]
         if any(inside):
             return True
@@ -349,7 +349,7 @@ class KernelCompiler:
         return made
 
     def _temporary(self, value: Scalar) -> tuple[ScalarVar, WireVariable]:
-        """A variable for a value that is computed before the rest of its expression."""
+        """A variable for a value computed before the rest of its expression."""
         if value.dtype.kind == "float":
             assert isinstance(value, Load)
             storage = value.buffer.dtype
@@ -369,7 +369,7 @@ class KernelCompiler:
         return var, made
 
     def _read(self, loads: list[Load], made: dict[Scalar, Scalar]) -> None:
-        """Ask for elements, one a clock and memory, and take the answers."""
+        """Request elements, one per clock and memory, and take the responses."""
         machine, own = self.machine, self.expressions
         waiting: dict[str, list[Load]] = {"ram": [], "rom": []}
         for one in loads:
@@ -406,7 +406,7 @@ class KernelCompiler:
 
 
 def _with(value: Scalar, made: dict[Scalar, Scalar]) -> Scalar:
-    """An expression with others in the place of some parts."""
+    """An expression with some subexpressions replaced."""
     if value in made:
         return made[value]
     parts = children(value)
@@ -414,6 +414,6 @@ def _with(value: Scalar, made: dict[Scalar, Scalar]) -> Scalar:
 
 
 def _cost(value: Scalar) -> int:
-    """How many operations stand behind each other, roughly."""
+    """Rough length of the longest chain of operations."""
     own = 2 if isinstance(value, Binary) and value.dtype.bits > 32 else 1
     return own + max((_cost(part) for part in children(value)), default=0)

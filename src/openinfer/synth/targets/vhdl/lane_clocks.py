@@ -1,31 +1,31 @@
-"""How many clocks a contraction on lanes takes: its state, followed clock by clock until it repeats itself."""
+"""The clocks of a contraction on lanes, found by simulating its state clock by clock until it repeats."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class LaneTiming:
-    """What decides when terms begin and when results are stored."""
+    """What determines when terms are issued and results are stored."""
 
     positions: int
-    """How often all blocks of features are gone through."""
+    """The number of passes over all blocks of features."""
     blocks: tuple[int, ...]
     """The results of each block."""
     terms: int
     interval: int
-    """From one result to the next."""
+    """Clocks from one result to the next."""
     depth: int
     """The last stage of a result."""
     asks: frozenset[int]
-    """The stages of a result in which a term cannot begin."""
+    """The stages of a result in which no term can be issued."""
 
 
 TERM_STAGES = 4
-"""From the clock in which the last term begins to that in which its sum is there."""
+"""Clocks from issuing the last term until its sum is complete."""
 
 
 def lane_clocks(timing: LaneTiming) -> int:
-    """The clocks in the state that computes all of it.
+    """The clocks spent in the pipelined state.
 
     >>> lane_clocks(LaneTiming(1, (1,), 9, 1, 3, frozenset({3})))
     17
@@ -54,7 +54,7 @@ def lane_clocks(timing: LaneTiming) -> int:
 
 
 class _Run:
-    """The state, as the registers of the circuit have it."""
+    """Simulates the registers of the circuit."""
 
     def __init__(self, timing: LaneTiming) -> None:
         self.timing = timing
@@ -62,7 +62,7 @@ class _Run:
         self.is_running = True
         self.tokens = [False] * timing.depth
         self.lasts = [False] * TERM_STAGES
-        """For the stages of terms, whether the last of a block has come there."""
+        """Per term stage, whether the last term of a block has reached it."""
         self.begun = [False] * 2
         self.left = self.gap = self.waiting = 0
         self.is_busy = False
@@ -83,7 +83,7 @@ class _Run:
                     pass
 
     def step(self, *, wants: bool = False, is_last: bool = False, count: int = 0) -> bool:
-        """A clock; whether a term has begun in it."""
+        """Simulate a clock; returns whether a term was issued in it."""
         timing = self.timing
         is_taken = any(self.tokens[stage - 1] for stage in timing.asks if stage)
         begins = self.left > 0 and self.gap == 0

@@ -1,8 +1,8 @@
 """Which contractions run on lanes, and how their weights are laid out for them.
 
-A lane multiplies and adds once a clock. All lanes get the same element of what changes; each has a weight of its own,
-so that a word of their memory has a weight for every lane, and words follow each other as terms do. Lanes run along an
-index that only weights have: the features of a convolution or of a linear layer.
+A lane does one multiply-add per clock. All lanes get the same element of the changing operand, and each has a weight of
+its own. So a word of their memory has one weight per lane, and words follow the order of the terms. Lanes run along an
+index that only weights have: the features of a convolution or a linear layer.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,23 +27,23 @@ _MOST_LANES = 64
 
 @dataclass(frozen=True)
 class LaneProduct:
-    """A contraction that lanes compute: factor ``a`` changes, factor ``b`` is a weight."""
+    """A contraction that lanes compute: operand ``a`` changes, operand ``b`` is a weight."""
 
     contraction: Contraction
     weight_at: int
-    """Which input of the kernel the weight is."""
+    """The kernel input that is the weight."""
     lane: ScalarVar | None
-    """The index that lanes run along; None if one lane does all."""
+    """The index that lanes run along; None if one lane does all the work."""
 
     @property
     def features(self) -> int:
-        """How many results lanes share."""
+        """The number of results along the lane index."""
         own = self.contraction
         return 1 if self.lane is None else own.extents[own.free.index(self.lane)]
 
     @property
     def terms(self) -> int:
-        """The terms of a sum."""
+        """The number of terms of a sum."""
         return prod(self.contraction.reduced)
 
     @property
@@ -54,52 +54,52 @@ class LaneProduct:
 
     @property
     def chosen(self) -> list[tuple[ScalarVar, int]]:
-        """Those among them that choose weights: groups."""
+        """The outer indices that select weights: groups."""
         used = used_variables(*self.contraction.b_index)
         return [(var, one) for var, one in self.outer if var.name in used and one > 1]
 
     def blocks(self, lanes: int) -> list[int]:
-        """How many lanes work in each block of features."""
+        """The number of busy lanes in each block of features."""
         return [min(lanes, self.features - first) for first in range(0, self.features, lanes)]
 
 
 @dataclass(frozen=True)
 class LaneShape:
-    """The lanes of a circuit: how many, how wide, and the depth of their memory."""
+    """The lanes of a circuit: their number, their widths, and the depth of their memory."""
 
     count: int
     factor_bits: int
-    """Of the element that all of them get, with its sign."""
+    """Of the element that all lanes get, including its sign."""
     weight_bits: int
     sum_bits: int
     words: int
 
     @property
     def address_bits(self) -> int:
-        """The width of an address of a word."""
+        """The width of a word address."""
         return max(self.words.bit_length(), 1)
 
 
 @dataclass(frozen=True)
 class LanePlan:
-    """The contractions that run on lanes, by their kernels' texts, and the words of the weights."""
+    """The contractions that run on lanes, by kernel text, and the words of their weights."""
 
     shape: LaneShape
     products: dict[str, LaneProduct]
     bases: dict[tuple[str, Weight], int]
-    """The first word of a weight, as a kernel reads it."""
+    """The first word of a weight, by kernel text and weight."""
     words: tuple[int, ...]
-    """The lowest bits are the weight of the first lane."""
+    """The lowest bits of a word are the weight of the first lane."""
 
     @property
     def behind_one(self) -> "LanePlan":
-        """The same with a word in front that nothing reads."""
+        """The same plan with an unused word in front."""
         shape = replace(self.shape, words=self.shape.words + 1)
         return LanePlan(shape, self.products, {key: at + 1 for key, at in self.bases.items()}, (0, *self.words))
 
 
 def lane_plan(placed: Placed, contents: WeightContents, multipliers: int | None, bits: int | None) -> LanePlan | None:
-    """The plan of a program's lanes; None if nothing runs on any."""
+    """The plan of a program's lanes; None if nothing runs on lanes."""
     most_bits = min(bits or _FACTOR_BITS, _FACTOR_BITS)
     steps = [step for step in placed.program.steps() if isinstance(step, KernelStep)]
     found: dict[str, LaneProduct] = {}
@@ -113,7 +113,7 @@ def lane_plan(placed: Placed, contents: WeightContents, multipliers: int | None,
     found = {text: one for text, one in found.items() if text not in refused}
     if not found:
         return None
-    count = _lanes(list(found.values()), min(multipliers or _MOST_LANES, _MOST_LANES))
+    count = _lane_count(list(found.values()), min(multipliers or _MOST_LANES, _MOST_LANES))
     words: list[int] = []
     bases: dict[tuple[str, Weight], int] = {}
     ends = contents.by_kernel
@@ -138,13 +138,13 @@ def lane_plan(placed: Placed, contents: WeightContents, multipliers: int | None,
 
 
 def _signed_bits(ends: Interval) -> int:
-    """The bits of a number with a sign."""
+    """The bits of a signed number within an interval."""
     least, most = ends
     return max(most.bit_length(), (-least - 1).bit_length() if least < 0 else 0) + 1
 
 
 def sum_range(one: LaneProduct, contents: dict[str, Interval]) -> Interval:
-    """What a sum can be: its type's numbers, at most."""
+    """The range of a sum: that of its dtype, at most."""
     own = one.contraction
     term = product_interval(of_dtype(own.a.dtype), contents[own.b.name])
     least, most = min(term[0], 0) * one.terms, max(term[1], 0) * one.terms
@@ -153,7 +153,7 @@ def sum_range(one: LaneProduct, contents: dict[str, Interval]) -> Interval:
 
 
 def lane_product(step: KernelStep, most_bits: int) -> LaneProduct | None:
-    """A kernel as a product on lanes, if it is one."""
+    """A kernel as a product on lanes, or None if it is not one."""
     if len(step.kernel.body) != 1 or not isinstance(step.kernel.body[0], Contraction):
         return None
     own = step.kernel.body[0]
@@ -167,13 +167,13 @@ def lane_product(step: KernelStep, most_bits: int) -> LaneProduct | None:
         return None
     if any(isinstance(one, Dim) or one < 1 for one in (*own.extents, *own.reduced)):
         return None
-    if not _are_narrow(own, most_bits) or not _is_straight(own) or not all(map(_is_counted, own.b_index)):
+    if not _are_narrow(own, most_bits) or not _is_straight(own) or not all(map(_is_evaluable, own.b_index)):
         return None
     return LaneProduct(own, _input(step.kernel, own.b), _lane(own))
 
 
 def _are_narrow(own: Contraction, most_bits: int) -> bool:
-    """Whether multipliers take the factors; elements that share a byte are not read one a clock."""
+    """Whether the factors fit multipliers; elements that share a byte cannot be read one per clock."""
     kinds = {one.kind for one in (own.a.dtype, own.b.dtype, own.accumulator)}
     if not kinds <= {"int", "uint"} or own.a.dtype.bits < 8:
         return False
@@ -181,7 +181,7 @@ def _are_narrow(own: Contraction, most_bits: int) -> bool:
 
 
 def _is_straight(own: Contraction) -> bool:
-    """Whether results can follow each other every few clocks: no divisions, and no elements that share bytes."""
+    """Whether results can follow every few clocks: no divisions, no floats, no elements that share bytes."""
     parts = [*visit(own.epilogue), *([] if own.valid is None else visit(own.valid))]
     touched = [own.out.dtype, *(one.buffer.dtype for one in parts if isinstance(one, Load))]
     if any(isinstance(one, Binary) and one.op in ("div", "rem") for one in parts):
@@ -198,7 +198,7 @@ def _input(kernel: Kernel, buffer: Buffer) -> int:
 
 
 def _lane(own: Contraction) -> ScalarVar | None:
-    """The longest index of results that the weight has and the other factor has not."""
+    """The longest result index that the weight has and the other operand has not."""
     other = used_variables(*own.a_index, *([] if own.valid is None else [own.valid]))
     weight = used_variables(*own.b_index)
     found = [
@@ -209,8 +209,8 @@ def _lane(own: Contraction) -> ScalarVar | None:
     return max(found, key=lambda one: one[0])[1] if found else None
 
 
-def _lanes(products: Sequence[LaneProduct], most: int) -> int:
-    """As few lanes as take the fewest clocks."""
+def _lane_count(products: Sequence[LaneProduct], most: int) -> int:
+    """The lowest number of lanes that reaches the fewest clocks."""
 
     def clocks(count: int) -> int:
         return sum(prod(one for _, one in each.outer) * len(each.blocks(count)) * each.terms for each in products)
@@ -219,7 +219,7 @@ def _lanes(products: Sequence[LaneProduct], most: int) -> int:
 
 
 def _words(one: LaneProduct, numbers: WeightNumbers, lanes: int, bits: int) -> list[int]:
-    """The words of a weight: for each choice of groups, block of features and term, a number for each lane."""
+    """The words of a weight: for each group, block of features and term, one number per lane."""
     own = one.contraction
     features = np.arange(-(-one.features // lanes) * lanes).reshape(-1, 1, lanes)
     axes = one.chosen
@@ -254,15 +254,15 @@ _EVALUATED: dict[str, Callable[[WeightNumbers, WeightNumbers], WeightNumbers]] =
 }
 
 
-def _is_counted(index: Scalar) -> bool:
-    """Whether a position can be computed beforehand."""
+def _is_evaluable(index: Scalar) -> bool:
+    """Whether an index can be evaluated at compile time."""
     return all(
         isinstance(one, Const | ScalarVar) or (isinstance(one, Binary) and one.op in _EVALUATED) for one in visit(index)
     )
 
 
 def _evaluated(value: Scalar, known: dict[str, WeightNumbers]) -> WeightNumbers:
-    """A position for all values of the indices."""
+    """Evaluate an index for all values of its variables."""
     match value:
         case Const(number):
             return np.asarray(int(number), np.int64)

@@ -1,4 +1,4 @@
-"""A contraction on lanes as an entity: it sends them a term a clock, and stores the results of the last sums."""
+"""A contraction on lanes as an entity: it issues one term per clock while it stores the results of the last sums."""
 
 from dataclasses import dataclass, field
 from math import prod
@@ -37,12 +37,12 @@ class LaneUnit(KernelUnit):
 
     @property
     def terms_of_a_call(self) -> int:
-        """All products of a call, those with padding included."""
+        """All products of a call, including those with padding."""
         own = self.terms.contraction
         return prod((*own.extents, *own.reduced))
 
     def ports(self) -> list[tuple[str, str, str]]:
-        """Those of a kernel, and those to the lanes."""
+        """The ports of a kernel, and those to the lanes."""
         lanes = self.shape.lanes
         assert lanes is not None
         return super().ports()[:3] + lane_ports(lanes) + super().ports()[3:]
@@ -56,7 +56,7 @@ LANE_REQUEST = ("lanes_addr", "lanes_a", "lanes_step", "lanes_first", "lanes_kee
 
 
 def lane_ports(lanes: LaneShape) -> list[tuple[str, str, str]]:
-    """The ports of whoever uses the lanes."""
+    """The ports of an entity that uses the lanes."""
     return [
         ("lanes_addr", "out", f"unsigned({lanes.address_bits - 1} downto 0)"),
         ("lanes_a", "out", f"std_logic_vector({lanes.factor_bits - 1} downto 0)"),
@@ -69,7 +69,7 @@ def lane_ports(lanes: LaneShape) -> list[tuple[str, str, str]]:
 
 
 class LaneStream:
-    """Writes the state in which terms and results go through their stages."""
+    """Writes the pipelined state that issues terms and stores results."""
 
     def __init__(self, unit: LaneUnit, compiler: KernelCompiler, lanes: LaneShape) -> None:
         self.unit, self.lanes, self.product = unit, lanes, unit.terms
@@ -95,7 +95,7 @@ class LaneStream:
     # --- results --------------------------------------------------------------------------------------------------
 
     def _results(self) -> None:
-        """The stages of a result: from a sum to a store."""
+        """Schedule the stages of a result, from the sum to the store."""
         machine, own, lanes = self.machine, self.own, self.lanes
         unit = self.unit.expressions
         self.after = Expressions(dims=unit.dims, contents=unit.contents, in_logic=unit.in_logic, products=unit.products)
@@ -148,7 +148,7 @@ class LaneStream:
     # --- lines ----------------------------------------------------------------------------------------------------
 
     def write(self) -> None:
-        """The state before, the state itself, and what they take."""
+        """Write the state that initializes the pipeline, the pipelined state, and their clocks."""
         machine = self.machine
         flags = [machine.variable(name, "boolean") for name in ("begun", "begun", "first", "first")]
         lasts = [machine.variable("last", "boolean") for _ in range(4)]
@@ -179,12 +179,12 @@ class LaneStream:
         machine.clocks += Clocks.of(lane_clocks(self.timing) - 1)
 
     def _is_idle(self) -> str:
-        """Whether all results are stored that were waited for: indices that they are stored by may change then."""
+        """Whether all pending results are stored, so that the indices they are stored by may change."""
         waiting = [f"{self.left.name} /= 0", f"{self.waiting.name} /= 0", *self.printer.tokens]
         return f"not ({' or '.join(waiting)})"
 
     def _begin_result(self, stage: list[str], gap: str) -> list[str]:
-        """A result goes into its first stage, if some are left."""
+        """Issue a result into its first stage, if some are left."""
         lanes, left, token = self.lanes, self.left, self.printer.tokens[0] if self.printer.tokens else ""
         taken_sum = Wire("signed(lanes_q)", WireType("signed", lanes.sum_bits))
         return [
@@ -204,7 +204,7 @@ class LaneStream:
         ]
 
     def _terms(self, flags: list[str], lasts: list[str], counts: list[str], gap: str) -> list[str]:
-        """The stages of a term, the last one first: sums are there, products are asked for, memory is asked."""
+        """The stages of a term, last one first: sums are complete, products are issued, memory is requested."""
         lanes, dtype = self.lanes, self.own.a.dtype
         begun, first = flags[:2], flags[2:]
         answer = Wire(read_element("ram", dtype, None), element_type(dtype))
@@ -270,7 +270,7 @@ class LaneStream:
         ]
 
     def _places(self, fixed: dict[Scalar, Scalar]) -> tuple[Scalar, Scalar | None, Scalar | None]:
-        """Where the element is, whether it counts, and how many words are before those of its group."""
+        """The element's offset, whether it is valid, and the number of words before those of its group."""
         own = self.own
         place = simplified(replaced(offset(own.a, own.a_index), fixed))
         valid = None if own.valid is None else simplified(replaced(own.valid, fixed))
@@ -282,7 +282,7 @@ class LaneStream:
         return place, valid, words
 
     def _keep(self) -> list[str]:
-        """The last term of a block: its results are stored later."""
+        """After the last term of a block: queue its results for storing."""
         counts = self.timing.blocks
         waiting = number(counts[0], self.waiting.type)
         if len(set(counts)) > 1:
@@ -296,7 +296,7 @@ class LaneStream:
         return lines
 
     def _advance(self) -> list[str]:
-        """The next term: of this sum, of the next block of features, of the next place."""
+        """Advance to the next term: of this sum, the next block of features, or the next position."""
         names = {var.name for var in self.own.bound}
         bound = [
             (made, number(extent - 1, made.type)) for name, (made, extent) in self.counters.items() if name in names
@@ -318,7 +318,7 @@ class LaneStream:
 
 
 def lanes_text(name: str, lanes: LaneShape, words: tuple[int, ...], *, are_outside: bool) -> str:
-    """The lanes of a circuit, with the memory of their weights unless that is outside."""
+    """The lanes of a circuit, with the memory of their weights unless those are outside."""
     width = lanes.count * lanes.weight_bits
     rows = ",\n    ".join(f'"{word:0{width}b}"' for word in words)
     depth = max(len(words), 2)

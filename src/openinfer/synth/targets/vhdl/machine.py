@@ -1,4 +1,4 @@
-"""What circuits are made for: the facts of an FPGA."""
+"""The facts of an FPGA that circuits are built for."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,24 +10,24 @@ from openinfer.synth.targets.vhdl.fit import MemoryFit, MemoryNeed, memory_fit
 from openinfer.synth.targets.vhdl.lane_plan import LanePlan
 
 _BITS = 18
-"""The width of a multiplier of which nothing is said."""
+"""The default width of a multiplier."""
 
 
 @dataclass(frozen=True)
 class FpgaMachine:
-    """An FPGA as its description has it."""
+    """An FPGA as described by its device file."""
 
     fpga: Fpga
 
     def fit(self, ram: MemoryNeed, rom: MemoryNeed, lanes: LanePlan | None) -> MemoryFit | None:
-        """Where memories go; None if what changes has no room."""
+        """Where memories go; None if they do not fit."""
         words = MemoryNeed(0, 0, 0)
         if lanes is not None:
             words = MemoryNeed(1, lanes.shape.words, lanes.shape.count * lanes.shape.weight_bits)
         return memory_fit(self.fpga.blocks, ram, rom, words)
 
     def has_multipliers(self, lanes: LanePlan | None, products: Iterable[tuple[int, int]] = ()) -> bool:
-        """Whether lanes leave multipliers, and enough for products, of which wide ones take several."""
+        """Whether lanes leave any multipliers, and enough for ``products``; wide products take several."""
         if self.fpga.multipliers is None:
             return True
         bits = self.fpga.multiplier_bits or _BITS
@@ -36,7 +36,7 @@ class FpgaMachine:
 
 
 def fpga_machine(arch: DeviceArch) -> FpgaMachine:
-    """The machine of a device; one that is no FPGA is refused (E801)."""
+    """The machine of a device; anything but an FPGA is refused (E801)."""
     if arch.device.type != "fpga":
         raise no_target(arch)
     return FpgaMachine(arch.fpga)

@@ -1,7 +1,7 @@
-"""Where everything lies in the memories of a circuit.
+"""Where everything lies in a circuit's memories.
 
-All that changes is in one memory: the state, a copy of it for a step that fails, the arena with the inputs, the values
-of dynamic sizes. Weights are in a memory of their own, which nothing writes.
+The RAM has all data that changes: the state, a copy of it to roll back a failing step, the arena with the inputs, and
+the dynamic sizes. Weights are in a ROM.
 """
 
 from collections.abc import Iterator
@@ -23,12 +23,12 @@ from openinfer.synth.targets.vhdl.require import MOST_BYTES, no_room, too_large
 from openinfer.synth.targets.vhdl.rom import RomLayout, rom_layout
 
 _SIZE = 8
-"""The bytes of a dynamic size."""
+"""Bytes of a dynamic size."""
 
 
 @dataclass(frozen=True)
 class CircuitMap:
-    """Addresses in bytes."""
+    """Byte addresses of everything in memory."""
 
     shape: MemoryShape
     state_bytes: int
@@ -42,12 +42,12 @@ class CircuitMap:
 
     @property
     def rom_bytes(self) -> int:
-        """The weights that are read element by element."""
+        """The size of the weights that are read element by element."""
         return max(self.rom.size, 8)
 
     @property
     def kept_at(self) -> int:
-        """Where the copy of the state is."""
+        """Where the copy of the state begins."""
         return self.state_bytes
 
     @property
@@ -57,36 +57,36 @@ class CircuitMap:
 
     @property
     def sizes_at(self) -> int:
-        """Where the dynamic sizes are."""
+        """Where the dynamic sizes begin."""
         return self.arena_at + self.arena_bytes
 
     @property
     def ram_bytes(self) -> int:
-        """All that changes."""
+        """The size of the RAM."""
         return max(self.sizes_at + _SIZE * len(self.sizes), 8)
 
     def at(self, address: int) -> MemoryPlace:
-        """A place in what changes."""
+        """A location in the RAM."""
         return MemoryPlace("ram", f"to_unsigned({address}, {self.shape.ram_bits})")
 
     def state(self, offset: int) -> MemoryPlace:
-        """A place in the state."""
+        """A location in the state."""
         return self.at(offset)
 
     def arena(self, offset: int) -> MemoryPlace:
-        """A place in the arena."""
+        """A location in the arena."""
         return self.at(self.arena_at + offset)
 
     def size(self, name: str) -> MemoryPlace:
-        """The place of a dynamic size."""
+        """The location of a dynamic size."""
         return self.at(self.sizes_at + _SIZE * self.sizes.index(name))
 
     def weights(self, offset: int) -> MemoryPlace:
-        """A place among the weights."""
+        """A location among the weights."""
         return MemoryPlace("rom", f"to_unsigned({self.rom.at(offset)}, {self.shape.rom_bits})")
 
     def on_lanes(self, text: str, weight: Weight) -> MemoryPlace:
-        """The words that lanes read for a kernel."""
+        """The first of the words that lanes read for a kernel."""
         assert self.lanes is not None
         return MemoryPlace(
             "lanes", f"to_unsigned({self.lanes.bases[text, weight]}, {self.shape.address_bits('lanes')})"
@@ -138,7 +138,7 @@ def _bytes(dtype: DType) -> int:
 
 
 def _stored(placed: Placed) -> Iterator[DType]:
-    """The dtypes of all that changes."""
+    """The dtypes that a word of the RAM must hold."""
     program = placed.program
     values: list[Value] = [*program.inputs.values(), *program.outputs.values(), *program.homes.values()]
     yield from (one.dtype for one in values)

@@ -1,4 +1,4 @@
-"""The memories of a circuit in VHDL: what changes, in lanes of a byte, and the weights. Both answer after a clock."""
+"""A circuit's memories in VHDL: the RAM, in byte lanes, and the ROM of weights. Both respond after one clock."""
 
 from openinfer.synth.targets.vhdl.ports import MemoryShape
 from openinfer.synth.targets.vhdl.unit import HEAD
@@ -11,9 +11,9 @@ def _log2(value: int) -> int:
 
 
 def ram_text(name: str, nbytes: int, shape: MemoryShape) -> str:
-    """A memory of bytes in words of some width; a request is a read or a write of 1, 2, 4 or 8 bytes of one word.
+    """A byte-addressed memory; a request reads or writes 1, 2, 4 or 8 bytes of one word.
 
-    What is read is in the lowest bits. Without a port of their own, writes come before reads.
+    Data read is in the lowest bits. Without a separate write port, writes take precedence over reads.
     """
     bits, width = shape.ram_bits, shape.ram_bytes
     depth, low = -(-nbytes // width), _log2(width)
@@ -111,7 +111,7 @@ _ONE_PORT = """        if writes(l) = '1' then
 
 
 def _words(depth: int, bits: int, low: int, *, has_write_port: bool) -> str:
-    """Which words are read and written."""
+    """The words that are read and written."""
 
     def choice(name: str, address: str) -> str:
         row = f"{address}({bits - 1} downto {low})"
@@ -124,7 +124,7 @@ def _words(depth: int, bits: int, low: int, *, has_write_port: bool) -> str:
 
 
 def aligned_text(found: str, width: int, into: str = "q") -> str:
-    """The answer from the byte on that was asked for, of a word in bytes."""
+    """The response, rotated so that the requested byte of a word comes first."""
     if width == 1:
         return f"  {into} <= {found}(0);"
     parts = [
@@ -135,7 +135,7 @@ def aligned_text(found: str, width: int, into: str = "q") -> str:
 
 
 def rom_text(name: str, data: bytes, bits: int, width: int) -> str:
-    """The weights, as what a memory holds from the beginning."""
+    """The weights as the initial contents of a memory."""
     depth, low = max(-(-len(data) // width), 2), _log2(width)
     filled = data.ljust(depth * width, b"\0")
     words = [f'x"{filled[at : at + width][::-1].hex()}"' for at in range(0, len(filled), width)]
@@ -182,6 +182,6 @@ end architecture;
 
 
 def gated(text: str) -> str:
-    """A memory, or whatever else has a clock alone, that stands still without a signal."""
+    """A memory, or another entity without a reset, with an enable signal without which it stalls."""
     text = text.replace("    clk : in std_logic;", "    clk : in std_logic;\n    enable : in std_logic;", 1)
     return text.replace("if rising_edge(clk) then", "if rising_edge(clk) and enable = '1' then")

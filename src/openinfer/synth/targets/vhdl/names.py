@@ -1,4 +1,4 @@
-"""Names and comments in VHDL. Those of the graph reach comments, escaped, and identifiers only as plain letters."""
+"""VHDL identifiers and comments. Names from the graph are escaped in comments and reduced to plain letters in names."""
 
 import re
 import textwrap
@@ -14,7 +14,7 @@ map mod nand new next nor not null of on open or others out package parameter po
 property protected pure range record register reject release rem report restrict restrict_guarantee return rol ror
 select sequence severity shared signal sla sll sra srl strong subtype then to transport type unaffected units until
 use variable vmode vprop vunit wait when while with xnor xor
-"""  # the words of VHDL-2008
+"""  # reserved words of VHDL-2008
 _VERILOG = """
 accept_on always always_comb always_ff always_latch assign automatic before bind bins binsof break buf bufif0 bufif1
 byte casex casez cell chandle checker class clocking cmos config const constraint continue covergroup coverpoint cross
@@ -30,19 +30,19 @@ s_eventually s_nexttime s_until s_until_with scalared shortint shortreal showcan
 specparam static strong0 strong1 struct super supply0 supply1 sync_accept_on sync_reject_on table tagged task this
 throughout timeprecision timeunit tran tranif0 tranif1 tri tri0 tri1 triand trior trireg typedef union unique unique0
 until_with untyped uwire var vectored virtual void wait_order wand weak weak0 weak1 wildcard wire within wor
-"""  # those of Verilog and SystemVerilog: netlists are written in it
+"""  # reserved words of Verilog and SystemVerilog, in which netlists are written
 _DECLARED = """
 bit boolean character false ieee integer line natural numeric_std oi positive real runtime signed state std std_logic
 std_logic_1164 std_logic_vector std_ulogic string text time to_signed to_unsigned true unsigned work busy clk failed
 enable failure rst start stopped told traces tracing
-"""  # what the circuit of a program, or a library, has already
+"""  # names that every circuit, or a library, already declares
 _TAKEN = frozenset(" ".join((_RESERVED, _VERILOG, _DECLARED)).split())
 _FAMILIES = re.compile(r"(bus|busy|host|lanes|mem|oi|product|ram|rom|sequencer|trace|weights)(_.*)?")
-"""Names of signals inside the circuit."""
+"""Signal names inside the circuit."""
 
 
 def circuit_name(text: str) -> str:
-    """The nearest name that a project can have whose files are VHDL as well.
+    """The closest project name that is also valid in VHDL.
 
     >>> circuit_name("My net"), circuit_name("signal"), circuit_name("output"), circuit_name("ram_addr")
     ('my_net', 'signal_net', 'output_net', 'n_ram_addr')
@@ -54,7 +54,7 @@ def circuit_name(text: str) -> str:
 
 
 def plain(text: str, longest: int = 40) -> str:
-    """Letters, digits and single underscores, so that an identifier can begin or end with them.
+    """Only letters, digits and single underscores, so that an identifier can begin or end with the result.
 
     >>> plain("Q__k é-v2_"), plain("3d")
     ('q_k_v2', 'n3d')
@@ -64,7 +64,7 @@ def plain(text: str, longest: int = 40) -> str:
 
 
 def remark(text: str) -> list[str]:
-    r"""A text as lines of comments, which nothing in it can end.
+    r"""A text as comment lines that nothing in it can end.
 
     >>> remark("a\nb; end entity")
     ['-- a\\nb; end entity']

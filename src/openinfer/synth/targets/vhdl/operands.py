@@ -1,4 +1,4 @@
-"""What steps work on, in the sequencer: places of values and of weights, of which indices may choose one."""
+"""Operands of steps in the sequencer: where values and weights lie, including weights selected by indices."""
 
 from openinfer.ir.expr import Expr
 from openinfer.loops.ir import Scalar
@@ -13,7 +13,7 @@ from openinfer.synth.targets.vhdl.ports import MemoryName
 
 
 class OperandCode:
-    """Finds operands."""
+    """Locates operands."""
 
     def __init__(self, placed: Placed, places: CircuitMap, code: SequencerCode, names: ProgramNames) -> None:
         self._placed = placed
@@ -23,7 +23,7 @@ class OperandCode:
         self._indices = IndexCode(code, names.named)
 
     def place(self, operand: StepOperand, checks: ChosenTensor | None) -> MemoryPlace:
-        """Where an operand lies; indices that choose none are a failure."""
+        """Where an operand lies; indices that select no tensor fail."""
         if isinstance(operand, Value):
             return self._names.place(operand)
         places = self._placed.weights.places(operand)
@@ -42,14 +42,14 @@ class OperandCode:
         return self.dynamic("rom", offset)
 
     def dynamic(self, memory: MemoryName, address: Scalar) -> MemoryPlace:
-        """A place whose address is computed."""
+        """A location whose address is computed."""
         bits = self._code.shape.address_bits(memory)
         kept = self._code.machine.variable("at", f"unsigned({bits - 1} downto 0)")
         self._code.machine.line(f"{kept} := {self._code.text(address, bits)};", 2)
         return MemoryPlace(memory, kept)
 
     def chosen(self, weight: Weight, checks: ChosenTensor) -> Scalar:
-        """Which of a family's tensors its indices choose."""
+        """The tensor of a family that its indices select."""
         looked_at = self.require(checks)
         found: Scalar | None = None
         for expr, extent, first in zip(weight.index, weight.extents, weight.firsts, strict=True):
@@ -60,7 +60,7 @@ class OperandCode:
         return self._code.let(found)
 
     def require(self, checks: ChosenTensor) -> dict[Expr, Scalar]:
-        """The bounds check of the indices of a family; the indices that needed one."""
+        """Bounds-check the indices of a family; returns the checked ones."""
         self._indices.begin()
         found = {expr: self._indices.integer(expr).value for expr in dict.fromkeys(one.expr for one in checks.spans)}
         tests: list[Scalar] = []

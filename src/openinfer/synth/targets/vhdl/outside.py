@@ -1,7 +1,7 @@
-"""Weights in a memory outside of the circuit, where the device has no room for them: a port that asks for words.
+"""Weights in memory outside the circuit, for devices without room for them: a port that requests words.
 
-The circuit computes as if weights were inside: while one of them is on its way, everything but the bus stands still.
-Address 0 of a memory of weights is what those say who ask for nothing, so weights begin behind it.
+The circuit computes as if the weights were inside: while a word is being fetched, everything but the bus stalls.
+A reader that requests nothing drives address 0, so weights start after it.
 """
 
 from dataclasses import dataclass
@@ -13,52 +13,52 @@ from openinfer.synth.targets.vhdl.ports import MemoryShape
 from openinfer.synth.targets.vhdl.unit import entity
 
 _WORD = 4
-"""Bytes of a word outside."""
+"""Bytes per word of outside memory."""
 MEMORY_PORTS = (
     ("mem_valid", "out", "std_logic"),
     ("mem_addr", "out", "std_logic_vector(31 downto 0)"),
     ("mem_rdata", "in", "std_logic_vector(31 downto 0)"),
     ("mem_ready", "in", "std_logic"),
 )
-"""The port to the memory: a word of 32 bits at an address in bytes, valid and ready as on the register bus."""
+"""The port to outside memory: 32-bit words at byte addresses, with valid and ready as on the register bus."""
 
 
 def memory_ports_of(shape: MemoryShape) -> tuple[tuple[str, str, str], ...]:
-    """The ports of the circuit to memory outside, if it has any there."""
+    """The circuit's ports to outside memory, if it uses any."""
     return MEMORY_PORTS if shape.has_enable else ()
 
 
 @dataclass(frozen=True)
 class _Reader:
-    """Someone who reads words of weights: the kernels, or the lanes."""
+    """A reader of weights: the kernels, or the lanes."""
 
     name: str
     address: str
-    """The number of the word that is asked for; 0 for nothing."""
+    """The number of the requested word; 0 requests nothing."""
     address_bits: int
     bits: int
     first: int
-    """The address outside of word 0."""
+    """The outside address of word 0."""
 
     @property
     def beats(self) -> int:
-        """How many words outside one of theirs takes."""
+        """The number of outside words per word of this reader."""
         return -(-self.bits // (8 * _WORD))
 
 
 def lane_bytes(lanes: LaneShape) -> int:
-    """The bytes that a word of the lanes takes outside."""
+    """The outside bytes of one word of the lanes."""
     return _WORD * -(-lanes.count * lanes.weight_bits // (8 * _WORD))
 
 
 def image(places: CircuitMap, blob: bytes) -> bytes:
-    """What the memory outside holds: the weights of kernels, then the words of the lanes."""
+    """The contents of outside memory: the kernels' weights, then the words of the lanes."""
     shape, found = places.shape, b""
     if shape.rom_is_outside:
         data = bytes(places.rom.first) + places.rom.data(blob)
         found = _padded(data, max(shape.rom_bytes, _WORD))
         if shape.rom_bytes < _WORD:
-            # A word of theirs has a word outside.
+            # Each narrow word gets an outside word of its own.
             words = [found[at : at + shape.rom_bytes] for at in range(0, len(data), shape.rom_bytes)]
             found = b"".join(one.ljust(_WORD, b"\0") for one in words)
     if shape.lanes_are_outside:
@@ -69,7 +69,7 @@ def image(places: CircuitMap, blob: bytes) -> bytes:
 
 
 def image_text(data: bytes) -> str:
-    """Words of 32 bits, a line each, the most significant digits first."""
+    """32-bit words, one per line, most significant digit first."""
     words = [int.from_bytes(data[at : at + _WORD], "little") for at in range(0, len(data), _WORD)]
     return "".join(f"{word:08x}\n" for word in words)
 
@@ -79,7 +79,7 @@ def _padded(data: bytes, to: int) -> bytes:
 
 
 def weights_text(name: str, places: CircuitMap, blob: bytes) -> str:
-    """The entity that asks for weights, and says when the circuit may go on."""
+    """The entity that fetches weights, and enables the circuit once they are there."""
     shape = places.shape
     low = shape.rom_bytes.bit_length() - 1
     readers: list[_Reader] = []
@@ -160,7 +160,7 @@ def _held(one: _Reader) -> list[str]:
 
 
 def _ask(readers: list[_Reader]) -> list[str]:
-    """A word that is missing is asked for."""
+    """Request a missing word."""
     lines: list[str] = []
     for at, one in enumerate(readers):
         place = f"to_unsigned({one.first}, 32) + oi_u({one.name}_asked * to_unsigned({one.beats * _WORD}, 8), 32)"
@@ -177,7 +177,7 @@ def _ask(readers: list[_Reader]) -> list[str]:
 
 
 def _take(one: _Reader) -> list[str]:
-    """A word from outside is here: the lowest of a reader's comes first."""
+    """Take an outside word that has arrived; the lowest one of a reader's word comes first."""
     name, top = one.name, one.beats * 8 * _WORD - 1
     held = f"mem_rdata & {name}_held({top} downto {8 * _WORD})" if one.beats > 1 else "mem_rdata"
     return [
@@ -204,7 +204,7 @@ def _answer_signals(shape: MemoryShape, low: int) -> list[str]:
 
 
 def _answer(shape: MemoryShape, low: int) -> list[str]:
-    """What kernels get in the clock after they have asked, as from a memory inside."""
+    """Answer kernels in the clock after their request, as a memory inside would."""
     kept = f"to_01(rom_addr({low - 1} downto 0), '0')" if low else '"0"'
     return [
         "",

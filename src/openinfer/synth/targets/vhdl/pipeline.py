@@ -1,4 +1,4 @@
-"""A loop whose iterations overlap, as one state: in each clock, every stage works for the iteration that is there."""
+"""A software-pipelined loop as one state: in each clock, every stage works on the iteration that has reached it."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -26,11 +26,11 @@ from openinfer.synth.targets.vhdl.stages import LATENCY, PortUse, StageSchedule,
 from openinfer.synth.targets.vhdl.states import StateMachine
 
 LONG_PRODUCT = 18
-"""A product of so many bits takes a clock of its own."""
+"""Products of more bits take a clock of their own."""
 
 
 def is_long_product(expressions: Expressions, value: Scalar) -> bool:
-    """Whether a product is one of two variables with many bits."""
+    """Whether a value is a wide product of two variables."""
     match value:
         case Binary("mul", left, right) if value.dtype.kind != "float":
             if isinstance(left, Const) or isinstance(right, Const):
@@ -41,7 +41,7 @@ def is_long_product(expressions: Expressions, value: Scalar) -> bool:
 
 
 def is_division(expressions: Expressions, value: Scalar) -> bool:
-    """Whether a division takes a clock for each bit."""
+    """Whether a value is a division that takes a clock per bit."""
     match value:
         case Binary("div" | "rem", left, _) if value.dtype.kind != "float":
             return power_of(value) is None or expressions.ranges.of(left)[0] < 0
@@ -51,12 +51,12 @@ def is_division(expressions: Expressions, value: Scalar) -> bool:
 
 @dataclass
 class SharedProduct:
-    """The multiplier that kernels share, as one of them sees it: how wide its factors are."""
+    """The shared multiplier as one kernel uses it: the widths of its factors."""
 
     bits: tuple[int, int] = (0, 0)
 
     def add(self, one: WireType, other: WireType) -> tuple[WireType, WireType]:
-        """A product of two types, as factors with signs."""
+        """Make room for a product of two types; returns its factors' signed types."""
         first, second = (WireType("signed", each.bits + (each.kind == "unsigned")) for each in (one, other))
         self.bits = max(self.bits[0], first.bits), max(self.bits[1], second.bits)
         return first, second
@@ -64,7 +64,7 @@ class SharedProduct:
 
 @dataclass(frozen=True)
 class StageMemory:
-    """How stages reach what others share: addresses in VHDL, words as wide as data, the multiplier if there is one."""
+    """Access to shared resources: VHDL addresses, words of the data's width, the multiplier if there is one."""
 
     memory: Callable[[str], MemoryName]
     address: Callable[[Buffer, Scalar], str]
@@ -74,16 +74,16 @@ class StageMemory:
 
 @dataclass
 class StagePrinter:
-    """Prints the stages of a schedule, each as lines that stand in one clock."""
+    """Prints the stages of a schedule, each as the lines of one clock."""
 
     machine: StateMachine
     expressions: Expressions
     memory: StageMemory
     schedule: StageSchedule
     known: dict[str, WireVariable]
-    """The names that are there in the first stage."""
+    """The names available in the first stage."""
     tokens: list[str] = field(default_factory=list)
-    """Of each stage but the first, whether an iteration has come to it."""
+    """For each stage but the first, whether an iteration has reached it."""
     _registers: dict[tuple[str, int], str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -92,13 +92,13 @@ class StagePrinter:
 
     @property
     def asks_ram(self) -> list[str]:
-        """The tokens of the stages that ask the memory of what changes, or write it through the same port."""
+        """The tokens of the stages that read the RAM, or write it through the same port."""
         ports, schedule = self.schedule.ports, self.schedule
         found = {at for at, step in zip(schedule.at, schedule.steps, strict=True) if ports.of(step) == "ram"}
         return [self.tokens[at - 1] for at in sorted(found) if at > 0]
 
     def _uses(self) -> dict[str, int]:
-        """The last stage in which each name is looked at."""
+        """The last stage that uses each name."""
         found: dict[str, int] = {}
         for at, step in zip(self.schedule.at, self.schedule.steps, strict=True):
             for name in looked_at(step):
@@ -113,7 +113,7 @@ class StagePrinter:
 
     @contextmanager
     def _in_stage(self, stage: int) -> Iterator[None]:
-        """Names are the registers of a stage, but for those that have just got their values."""
+        """Make names refer to a stage's registers, except those that have just got their values."""
         own = self.expressions.variables
         before = dict(own)
         for name, last in self._until.items():
@@ -125,7 +125,7 @@ class StagePrinter:
         own.update(before)
 
     def _is_moving(self, name: str) -> bool:
-        """Whether a name differs from iteration to iteration; what the loop does not change stays where it is."""
+        """Whether a name varies between iterations; loop invariants need no stage registers."""
         return name in self.known or name in self.schedule.ready
 
     def _register(self, name: str, stage: int) -> str:
@@ -139,7 +139,7 @@ class StagePrinter:
     # --- lines ----------------------------------------------------------------------------------------------------
 
     def stages(self) -> list[list[str]]:
-        """The lines of all stages, the first one first; all but that one are guarded by their tokens."""
+        """The lines of all stages in order; all but the first are guarded by their tokens."""
         return [self._stage(stage) for stage in range(self.schedule.depth + 1)]
 
     def _stage(self, stage: int) -> list[str]:
@@ -185,7 +185,7 @@ class StagePrinter:
                 effects += self._store(step)
 
     def _asked(self, value: Binary, shared: SharedProduct) -> list[str]:
-        """A product is asked for: the narrower factor second, which decides how many sums it takes."""
+        """Request a product; the second factor is the narrower one, since it decides the number of additions."""
         one, other = sorted((self.expressions.value(part) for part in (value.left, value.right)), key=_bits)[::-1]
         types = shared.add(one.type, other.type)
         return [
@@ -220,7 +220,7 @@ class StagePrinter:
 
 @dataclass
 class LoopPipeline:
-    """Makes states of loops whose iterations overlap."""
+    """Turns loops into states whose iterations overlap."""
 
     machine: StateMachine
     expressions: Expressions
@@ -228,7 +228,7 @@ class LoopPipeline:
     has_write_port: bool
 
     def declare(self, var: ScalarVar, value: Scalar) -> None:
-        """A name of an iteration: a value, or an element that is read."""
+        """Declare a name within an iteration: a value, or an element that is read."""
         own = self.expressions
         type_ = element_type(value.buffer.dtype) if isinstance(value, Load) else own.type_of(value)
         if isinstance(value, Load) and type_ != BOOLEAN:
@@ -237,7 +237,7 @@ class LoopPipeline:
         own.declare(var, made, None if type_ == BOOLEAN else own.ranges.of(value))
 
     def flow(self, body: Sequence[Statement], fixed: dict[str, Scalar]) -> LoopFlow:
-        """The flow of a body; some names in it are numbers."""
+        """The data flow of a body, in which the ``fixed`` names are constants."""
         own = self.expressions
 
         def is_long(value: Scalar) -> bool:
@@ -250,13 +250,13 @@ class LoopPipeline:
         return found
 
     def schedule(self, flow: LoopFlow) -> StageSchedule:
-        """When the steps of an iteration are done."""
+        """Schedule the steps of an iteration."""
         return StageSchedule(
             flow.steps, PortUse(self.memory.memory, self.has_write_port, self.memory.product is not None), flow.carried
         )
 
     def run(self, nest: Sequence[For]) -> bool:
-        """A nest of loops, each the only statement of the one around it, as one state; False if it cannot be one."""
+        """Emit a perfect loop nest as one state; False if it cannot be pipelined."""
         own, variables, products = self.expressions, dict(self.machine.variables), dict(self.expressions.products)
         before = dict(own.variables), dict(own.known)
         try:
@@ -333,7 +333,7 @@ class LoopPipeline:
         machine.now = None
         machine.enter(after)
         spent = trips * Clocks.of(interval) + Clocks.of(printer.schedule.depth + 1 - interval)
-        # One clock of the state is counted already; without iterations, it is not entered at all.
+        # One clock of the state is counted already; a zero-trip loop does not enter it at all.
         machine.clocks += Clocks(spent.least if trips.least else 0, spent.most) + Clocks.of(-1)
 
     def _last(self, loop: For, counter: WireVariable) -> str:
@@ -353,7 +353,7 @@ def _bits(one: Wire) -> int:
 
 
 def _issue(condition: str, begins: Sequence[str], first: str, gap: str) -> list[str]:
-    """The first stage: an iteration begins, or none does."""
+    """The first stage: issue an iteration, or none."""
     otherwise = [*[f"  {first} := false;"] * bool(first)]
     if gap:
         otherwise.append(f"  if {gap} /= 0 then {gap} := {gap} - 1; end if;")
@@ -362,7 +362,7 @@ def _issue(condition: str, begins: Sequence[str], first: str, gap: str) -> list[
 
 
 def advanced(counters: Sequence[tuple[WireVariable, str]], running: str) -> list[str]:
-    """The next indices of a nest, the innermost first; after the last ones, nothing runs any more."""
+    """Advance the indices of a nest, innermost first; after the last iteration, clear ``running``."""
     if not counters:
         return [f"{running} := false;"]
     *outer, (made, last) = counters
@@ -377,7 +377,7 @@ def advanced(counters: Sequence[tuple[WireVariable, str]], running: str) -> list
 
 
 def _count(loop: For) -> int | None:
-    """How often a loop runs, if that is a number."""
+    """The trip count of a loop if it is constant, else None."""
     match loop.extent:
         case Const(extent) if not isinstance(extent, Dim):
             return int(extent)
@@ -386,7 +386,7 @@ def _count(loop: For) -> int | None:
 
 
 def nest_of(loop: For) -> list[For]:
-    """A loop and those inside it that are the only statement of the one around; extents inside are numbers."""
+    """A loop and the perfect nest inside it, as far as trip counts are constant."""
     found = [loop]
     while len(found[-1].body) == 1 and _count(found[-1]) is not None:
         (inner,) = found[-1].body
@@ -397,7 +397,7 @@ def nest_of(loop: For) -> list[For]:
 
 
 def _require_apart(flow: LoopFlow, counters: Sequence[For]) -> None:
-    """What is read and written in place: each iteration has an element of its own."""
+    """Require that buffers accessed in place have an element of their own per iteration."""
     made = {step.var.name for step in flow.steps if isinstance(step, FlowValue | FlowProduct | FlowRead)}
     for place in flow.places_in_place:
         found = affine(place)

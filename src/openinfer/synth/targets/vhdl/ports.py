@@ -1,7 +1,7 @@
-"""How code reaches memory: addresses in bytes, data in the lowest bits, one access a clock for each memory.
+"""How code accesses memory: byte addresses, data in the lowest bits, one access per clock and memory.
 
-A request stands in registers of its own; memory answers in the clock after it sees it. So what is asked for in one
-state is there two states later, and a memory can be asked again in each state between.
+Requests are registered, and memory responds in the clock after it sees one. So data requested in one state arrives two
+states later, and a memory takes a new request in every state in between.
 """
 
 from dataclasses import dataclass
@@ -13,30 +13,30 @@ from openinfer.synth.targets.vhdl.lane_plan import LaneShape
 from openinfer.synth.targets.vhdl.ranges import BOOLEAN, WireType, of_dtype, wire
 
 MemoryName = Literal["ram", "rom", "lanes"]
-"""What changes, the weights, and those of them that lanes read, in words for all lanes."""
+"""All data that changes, the weights, and the weights that lanes read, in words for all lanes."""
 
 
 @dataclass(frozen=True)
 class MemoryShape:
-    """How wide addresses and words are."""
+    """The widths of addresses and words."""
 
     ram_bits: int
-    """Of an address in bytes."""
+    """Of a byte address."""
     rom_bits: int
     ram_bytes: int
-    """Of a word: the widest element."""
+    """Bytes of a word: the widest element."""
     rom_bytes: int
     has_write_port: bool = True
-    """Whether what changes can be read and written in one clock, at two addresses."""
+    """Whether the RAM can be read and written in the same clock, at two addresses."""
     lanes: LaneShape | None = None
     rom_is_outside: bool = False
-    """Whether the weights that are read element by element are behind a port to memory outside."""
+    """Whether the weights that are read element by element are in outside memory."""
     lanes_are_outside: bool = False
-    """The same for those that lanes read."""
+    """Whether the weights that lanes read are in outside memory."""
 
     @property
     def has_enable(self) -> bool:
-        """Whether the circuit stands still while it waits for weights from outside."""
+        """Whether the circuit stalls while it waits for weights from outside."""
         return self.rom_is_outside or self.lanes_are_outside
 
     def address_bits(self, memory: MemoryName) -> int:
@@ -48,19 +48,19 @@ class MemoryShape:
 
 
 def element_type(dtype: DType) -> WireType:
-    """What an element is once it has been read; floats stay the bits that they are."""
+    """The type of an element after a read; floats stay raw bits."""
     if dtype.kind == "float":
         return WireType("unsigned", dtype.bits)
     return BOOLEAN if dtype.kind == "bool" else wire(dtype, of_dtype(dtype))
 
 
 def places_bits(dtype: DType) -> int:
-    """How many bits say which element of a byte is meant."""
+    """The number of bits that select an element within a byte."""
     return (8 // dtype.bits).bit_length() - 1 if dtype.bits < 8 else 0
 
 
 def read_element(memory: MemoryName, dtype: DType, place: str | None) -> str:
-    """An element in what a memory has answered; ``place`` says which of a byte's."""
+    """The element in a memory's response; ``place`` selects it within a byte."""
     data = f"{memory}_q"
     if dtype.kind == "bool":
         return f'({data}(7 downto 0) /= x"00")'
@@ -73,7 +73,7 @@ def read_element(memory: MemoryName, dtype: DType, place: str | None) -> str:
 
 
 def element_code(dtype: DType, value: Wire) -> str:
-    """The bits that are stored for a value, as a vector of so many bits."""
+    """The stored bits of a value, as a vector."""
     bits = max(dtype.bits, 8) if dtype.kind == "bool" else dtype.bits
     if dtype.name == "t1":
         return f"std_logic_vector(oi_u(oi_is_positive({value.text}), 1))"
@@ -81,5 +81,5 @@ def element_code(dtype: DType, value: Wire) -> str:
 
 
 def size_code(nbytes: int) -> str:
-    """How many bytes are written, as a port says it."""
+    """The number of bytes to write, as the port encodes it."""
     return f'"{nbytes.bit_length() - 1:02b}"'

@@ -1,4 +1,4 @@
-"""A project for an FPGA: VHDL, a test bench, a driver in C, and what builds them."""
+"""A project for an FPGA: VHDL, a test bench, a C driver, and build files."""
 
 import zlib
 from collections.abc import Mapping, Sequence
@@ -49,10 +49,10 @@ class VhdlProject(HostedProject):
         self._driver_text = self._driver.text()
         self._words = HostFile(placed, self.name)
         self.reported: tuple[Reported, ...] = self.sequencer.traces.reported
-        """What the host is told where the circuit stops for traces."""
+        """The rows that trace stops report to the host."""
 
     def _sequencer(self, placed: Placed) -> Sequencer:
-        """The sequencer and its kernels, with products in logic where the device has too few multipliers."""
+        """The sequencer and its kernels, with products in logic if the device has too few multipliers."""
         places, lanes = self.places, self.places.lanes
         if self.machine.has_multipliers(lanes):
             found = Sequencer(placed, places, self.name, in_logic=False)
@@ -62,7 +62,7 @@ class VhdlProject(HostedProject):
 
     @property
     def build_options(self) -> ProjectOptions:
-        """The options, which say all that a compiler must be told."""
+        """The options; they already have everything a compiler must be told."""
         return self.options
 
     @cached_property
@@ -91,7 +91,7 @@ class VhdlProject(HostedProject):
 
     @cached_property
     def rtl(self) -> dict[str, str]:
-        """The circuit, in the order in which files are analysed."""
+        """The circuit's files, in analysis order."""
         name = self.name
         texts = {
             "rtl/oi.vhd": resource("rtl", "support.vhd"),
@@ -106,12 +106,12 @@ class VhdlProject(HostedProject):
 
     @cached_property
     def adapters(self) -> dict[str, str]:
-        """The circuit behind other buses, in the order in which files are analysed."""
+        """The adapters to other buses, in analysis order."""
         ports = memory_ports_of(self.places.shape)
         return {path: f"{_MADE}{text}" for path, text in adapter_files(self.name, ports).items()}
 
     def _memories(self) -> dict[str, str]:
-        """What changes, and the weights, or what asks for those that are outside."""
+        """The RAM, the ROM, and the entity that fetches weights from outside."""
         name, places, shape = self.name, self.places, self.places.shape
         stands = gated if shape.has_enable else str
         found = {f"rtl/{name}_ram.vhd": stands(ram_text(name, places.ram_bytes, shape))}
@@ -123,7 +123,7 @@ class VhdlProject(HostedProject):
         return found
 
     def _shared(self) -> dict[str, str]:
-        """What kernels compute with together: lanes, and a multiplier where lanes take those of the device."""
+        """What kernels share: the lanes, and a multiplier in logic where the device has too few."""
         found, lanes, units = {}, self.places.lanes, [*self.sequencer.units.values()]
         shape = self.places.shape
         stands = gated if shape.has_enable else str
@@ -141,18 +141,18 @@ class VhdlProject(HostedProject):
 
     @property
     def adapter_benches(self) -> dict[str, str]:
-        """The test benches of the circuit behind other buses."""
+        """The test benches of the adapters."""
         return adapter_benches(self.name, memory_ports_of(self.places.shape))
 
     @property
     def memory_files(self) -> dict[str, str]:
-        """What memory outside holds, for those who fill it and for test benches."""
+        """The contents of outside memory, for test benches and for whoever fills it."""
         if not self.places.shape.has_enable:
             return {}
         return {f"weights/{self.name}.hex": image_text(image(self.places, self.blob))}
 
     def code(self) -> dict[str, str]:
-        """The driver, as a compiler needs it."""
+        """The driver's sources."""
         return self._code(_BANNER, 0)
 
     def _code(self, banner: str, crc: int) -> dict[str, str]:
@@ -165,7 +165,7 @@ class VhdlProject(HostedProject):
         }
 
     def files(self, golden: Sequence[Golden] = ()) -> Files:
-        """All files but the plan, by their paths; golden values make a program that runs them in a simulation."""
+        """All files but the plan, by path; with golden values, also a program that runs them in a simulation."""
         banner = self._host.banner()
         circuit = {**self.rtl, **self.adapters, **self.bench, **self.adapter_benches}
         found: Files = {**circuit, **self.memory_files, **self._code(banner, zlib.crc32(self.blob))}
@@ -183,7 +183,7 @@ class VhdlProject(HostedProject):
         weights = {"file": (), "array": ("src/weights.c",), "incbin": ("src/weights.S",)}[self.options.weights]
         return ("tb/main.c", "tb/simulation.c", *self.sources, *weights) if golden else ()
 
-    # --- what modules ask -----------------------------------------------------------------------------------------
+    # --- for modules ----------------------------------------------------------------------------------------------
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -201,7 +201,7 @@ class VhdlProject(HostedProject):
         return ()
 
     def timed_code(self) -> tuple[dict[str, str], tuple[str, ...]]:
-        """The code itself: the circuit counts its clocks."""
+        """The unchanged code: the circuit counts its own clocks."""
         return self.code(), self.sources
 
 

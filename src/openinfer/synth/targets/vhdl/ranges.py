@@ -1,4 +1,4 @@
-"""How wide integers are in a circuit: what each expression can be decides its bits, not its type alone."""
+"""The widths of integers in a circuit: the range of each expression decides its bits, not its dtype alone."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ WireKind = Literal["signed", "unsigned", "boolean"]
 
 @dataclass(frozen=True)
 class WireType:
-    """The type of a value in VHDL: an integer of some bits, or a truth value."""
+    """The VHDL type of a value: an integer of some bits, or a boolean."""
 
     kind: WireKind
     bits: int = 1
@@ -41,12 +41,12 @@ BOOLEAN = WireType("boolean")
 
 
 def of_dtype(dtype: DType) -> Interval:
-    """All that an integer of a dtype can be."""
+    """The range of an integer dtype."""
     return int(dtype.minimum), int(dtype.maximum)
 
 
 def wire(dtype: DType, ends: Interval) -> WireType:
-    """The narrowest type for integers of a dtype that are within an interval.
+    """The narrowest type for integers of a dtype within an interval.
 
     >>> from openinfer.dtypes import DTYPES
     >>> str(wire(DTYPES["i32"], (-3, 100))), str(wire(DTYPES["u8"], (0, 0)))
@@ -61,7 +61,7 @@ def wire(dtype: DType, ends: Interval) -> WireType:
 
 
 class WireRanges:
-    """What expressions can be, given what variables are."""
+    """Ranges of expressions, given those of variables."""
 
     def __init__(self, known: Mapping[str, Interval], contents: Mapping[str, Interval]) -> None:
         self._known = known
@@ -69,7 +69,7 @@ class WireRanges:
         self._found: dict[Scalar, Interval] = {}
 
     def of(self, value: Scalar) -> Interval:
-        """The least and the most that an integer can be."""
+        """The range of an integer expression."""
         if isinstance(value, ScalarVar):
             return self._known.get(value.name, of_dtype(value.dtype))
         if value not in self._found:
@@ -80,11 +80,11 @@ class WireRanges:
         return self._found[value]
 
     def forget(self) -> None:
-        """Variables have other values from here on."""
+        """Drop cached ranges, since variables change."""
         self._found.clear()
 
     def _exact(self, value: Scalar) -> Interval | None:
-        """The result in mathematics; None where nothing is known but the type."""
+        """The range of the result before it wraps; None if only the dtype is known."""
         match value:
             case Const(number):
                 return span(number) if isinstance(number, int) else (int(number), int(number))
@@ -132,7 +132,7 @@ def _shifted_right(one: Interval, other: Interval) -> Interval:
 
 
 def _masked(one: Interval, other: Interval) -> Interval | None:
-    """Bits that both have: no more than the smaller of numbers that are not negative."""
+    """Bitwise and: at most the smaller of the operands that are not negative."""
     caps = [ends[1] for ends in (one, other) if ends[0] >= 0]
     return (0, min(caps)) if caps else None
 
@@ -151,7 +151,7 @@ _BINARY: Mapping[str, Callable[[Interval, Interval], Interval | None]] = {
 
 
 def unwrapped(value: Scalar, ranges: WireRanges) -> Scalar:
-    """An expression without the detours by which integers wrap, where what they can be shows that they do not.
+    """Remove casts that make arithmetic wrap where ranges prove that nothing wraps.
 
     >>> from openinfer.dtypes import DTYPES
     >>> i32, u32 = DTYPES["i32"], DTYPES["u32"]

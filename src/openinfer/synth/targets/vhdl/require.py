@@ -1,4 +1,4 @@
-"""What a circuit does not compute is refused at its node (E805); memory that a device does not have, too (E801)."""
+"""Refusals: operations that no circuit computes, reported at their node (E805), and memory the device lacks (E801)."""
 
 from openinfer.check.bound import BoundGraph
 from openinfer.errors import Code, Diagnostic, GraphError
@@ -10,11 +10,11 @@ from openinfer.synth.program.ir import KernelStep
 _ADVICE = "quantize the graph (openinfer quantize), and compute in integers there; floats can only be moved"
 
 MOST_BYTES = 2**31 - 1
-"""What a memory of a circuit can have at most."""
+"""The largest size of a circuit's memory."""
 
 
 def refusal(bound: BoundGraph, step: KernelStep, what: str) -> Diagnostic:
-    """The error of a kernel that computes with something else than integers; its nodes without floats are not named."""
+    """The error of a kernel that computes with anything but integers; names only the nodes with floats, if any."""
     wanted = step.nodes or (step.node,)
     nodes = [node for node in bound.graph.walk() if node.index in wanted]
     nodes = [node for node in nodes if _has_floats(bound, node)] or nodes
@@ -25,7 +25,7 @@ def refusal(bound: BoundGraph, step: KernelStep, what: str) -> Diagnostic:
 
 
 def _has_floats(bound: BoundGraph, node: Node) -> bool:
-    """Whether an op reads floats, or writes a variable of them."""
+    """Whether a node reads floats or writes a float variable."""
     own = bound.ops.get(node.index)
     read = () if own is None else own.stored
     written = [bound.vars[name].dtype for name in bound.effects[node.index].writes if name in bound.vars]
@@ -33,13 +33,13 @@ def _has_floats(bound: BoundGraph, node: Node) -> bool:
 
 
 def too_large(nbytes: int) -> GraphError:
-    """The error of a memory that addresses of 31 bits do not reach, the most that constants of VHDL have."""
+    """The error of a memory beyond 31-bit addresses, the widest that VHDL constants allow."""
     message = f"a memory of a circuit has at most {MOST_BYTES:,} bytes, and one would have {nbytes:,}"
     return GraphError(Diagnostic(Code.NOT_SYNTHESIZED, message, None, "smaller sizes and bounds make it smaller"))
 
 
 def no_room(placed: Placed, nbytes: int, lanes: int) -> GraphError:
-    """The error of a program whose state and arena no memory of the device takes: what is largest is named."""
+    """The error of a program whose state and arena fit no memory of the device; names the largest item."""
     state = [(home.nbytes, str(home.variable)) for home in placed.state.homes]
     state += [(layout.size, name) for name, layout in placed.state.tables.items()]
     found = [(own, name, "of the state") for own, name in state]

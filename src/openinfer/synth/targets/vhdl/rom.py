@@ -1,4 +1,4 @@
-"""The weights that are read element by element: those that only lanes read are left out."""
+"""The weights that are read element by element, without those that only lanes read."""
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -12,32 +12,32 @@ from openinfer.synth.targets.vhdl.lane_plan import LanePlan
 
 @dataclass(frozen=True)
 class RomLayout:
-    """What is left of the blob of all weights."""
+    """The kept ranges of the blob of all weights."""
 
     kept: tuple[tuple[int, int, int], ...]
-    """First and last offsets in the blob, and the first one here."""
+    """For each range, its start and end in the blob, and its offset here."""
     size: int
     first: int = 0
-    """Bytes in front of the first weight."""
+    """Bytes before the first weight."""
 
     def at(self, offset: int) -> int:
-        """Where something of the blob lies; what is not there at all stays so."""
+        """Translate a blob offset. Negative offsets, which mean no tensor, are kept; dropped ranges give 0."""
         for first, end, here in self.kept:
             if first <= offset < end:
                 return offset - first + here
         return offset if offset < 0 else 0
 
     def behind(self, nbytes: int) -> "RomLayout":
-        """The same behind a number of bytes."""
+        """The same layout, shifted by a number of bytes."""
         kept = tuple((first, end, here + nbytes) for first, end, here in self.kept)
         return RomLayout(kept, self.size + nbytes, nbytes)
 
     def has(self, offset: int) -> bool:
-        """Whether something of the blob is here."""
+        """Whether a blob offset is kept."""
         return any(first <= offset < end for first, end, _ in self.kept)
 
     def data(self, blob: bytes) -> bytes:
-        """The bytes."""
+        """The kept bytes."""
         return b"".join(blob[first:end] for first, end, _ in self.kept)
 
 
@@ -60,12 +60,12 @@ def rom_layout(placed: Placed, lanes: LanePlan | None) -> RomLayout:
     for family in placed.weights.families.values():
         moved = [(one, found.at(one)) for one in family.offsets if one >= 0 and one not in dropped]
         if any(other - one != there - place for (one, place), (other, there) in pairwise(moved)):
-            return whole  # strides between tensors that indices choose would change
+            return whole  # strides between tensors that indices select would change
     return found
 
 
 def _dropped(placed: Placed, lanes: LanePlan) -> set[int]:
-    """The offsets of tensors that nothing but lanes reads."""
+    """The offsets of tensors that only lanes read."""
     on_lanes: set[int] = set()
     others: set[int] = set()
     for step in placed.program.steps():

@@ -1,6 +1,6 @@
-"""The sequencer: a state machine that runs the steps of a program, one after the other.
+"""The sequencer: a state machine that runs the steps of a program in order.
 
-Blocks are written out wherever they are called. Kernels are entities of their own, which the sequencer starts and waits
+Blocks are inlined wherever they are called. Kernels are entities of their own, which the sequencer starts and waits
 for; everything else it does itself.
 """
 
@@ -72,7 +72,7 @@ from openinfer.synth.targets.vhdl.traces import TraceStops
 from openinfer.synth.targets.vhdl.unit import KernelUnit, UnitCall
 
 _HANDSHAKE = 2
-"""Clocks between the sequencer and a kernel, beside those of the kernel."""
+"""Clocks of a kernel call's handshake, in addition to the kernel's own."""
 
 
 class Sequencer:
@@ -84,7 +84,7 @@ class Sequencer:
         self.places = places
         self.units: dict[object, KernelUnit] = {}
         self.problems: list[Diagnostic] = []
-        """Nodes that no circuit computes."""
+        """Errors of nodes that no circuit can compute."""
         self.code = SequencerCode(places.shape, in_logic)
         self.name = name
         self._program = placed.program
@@ -124,18 +124,18 @@ class Sequencer:
         machine.goto(end)
         machine.clocks = succeeded
         machine.enter(end)
-        machine.step()  # the last request reaches memory before the host may ask
+        machine.step()  # the last request must reach memory before the host may access it
         machine.at_once("busy <= '0';")
         machine.goto(0)
 
     @property
     def clocks(self) -> Clocks:
-        """What a step takes that does not fail, as the circuit's own counter counts."""
+        """The clocks of a step that does not fail, as the circuit's own counter has them."""
         return self.code.machine.clocks
 
     @property
     def products(self) -> list[tuple[int, int]]:
-        """The products that need multipliers, beside those of the lanes: how wide their factors are."""
+        """The factor widths of products that need multipliers, besides those of the lanes."""
         own = [self.code.expressions, *(unit.expressions for unit in self.units.values())]
         return [one for each in own for one in each.products.values()]
 
@@ -146,7 +146,7 @@ class Sequencer:
             if isinstance(step, Mark):
                 self.traces.mark(step)
                 continue
-            # A call has been executed when its block begins: what is wrong with its arguments comes first.
+            # A call counts as executed when its block begins; its arguments are checked before that.
             self.traces.stop(call=step.node if isinstance(checked, CallChecks) else None)
             self._step(step, checked)
             self.traces.follow(step)
@@ -225,7 +225,7 @@ class Sequencer:
             machine.enter(good)
 
     def _unit(self, step: KernelStep, memories: tuple[MemoryName, ...]) -> KernelUnit:
-        """The entity of a kernel: calls of one kernel share it, if operands lie in the same memories."""
+        """The entity of a kernel; calls of one kernel share it if their operands lie in the same memories."""
         text = kernel_text(step.kernel)
         key = text, memories
         if key not in self.units:
@@ -242,7 +242,7 @@ class Sequencer:
         return self.units[key]
 
     def _input(self, step: KernelStep, at: int, checks: ChosenTensor | None) -> MemoryPlace:
-        """Where an input of a kernel lies; what lanes read is in their own memory."""
+        """Where a kernel input lies; weights of lanes are in the lanes' own memory."""
         operand, lanes = step.inputs[at], self.places.lanes
         product = None if lanes is None else lanes.products.get(kernel_text(step.kernel))
         if product is not None and at == product.weight_at:
@@ -251,7 +251,7 @@ class Sequencer:
         return self._operands.place(operand, checks)
 
     def _fill(self, value: Value) -> None:
-        """All the memory that a variable can need gets its initial value."""
+        """Fill all memory that a variable can need with its initial value."""
         element = element_bits(value.dtype, self._program.bound.vars[str(value.variable)].origin)
         count = value.nbytes * 8 // value.dtype.bits
         self.code.fill(self._names.place(value), value.dtype, count, element)
@@ -300,7 +300,7 @@ class Sequencer:
         assert machine.now is not None
 
     def _block(self, name: str, frame: BlockFrame) -> None:
-        """A block, written out."""
+        """Inline a block."""
         before, self._names.frame = self._names.frame, frame
         self.traces.begin(name)
         self._body(self._program.blocks[name], self.placed.checks.blocks[name].steps)
@@ -327,7 +327,7 @@ class Sequencer:
         self._block(step.block, BlockFrame(given, chosen, loops))
 
     def _consumer(self, step: CallStep, sizes: Sequence[str]) -> None:
-        """A consumer runs, and what it binds is set aside: what entry knows does not depend on the schedule."""
+        """Run a consumer and set aside the sizes it binds: what entry knows must not depend on the schedule."""
         code, own = self.code, self._names.sizes
         kept = {size: code.local(own[size], (-1, self._program.sizes[size])) for size in sizes}
         self._block(step.block, BlockFrame())
@@ -347,10 +347,10 @@ class Sequencer:
             with self.code.when(found >= 0):
                 self.code.fail_if(found.ne(own), failure)
 
-    # --- parts ----------------------------------------------------------------------------------------------------
+    # --- tables and slices ----------------------------------------------------------------------------------------
 
     def _tensor(self, value: Value) -> CellGrid:
-        """A value as elements, wherever it is."""
+        """A value as a grid of elements."""
         most = value.nbytes * 8 // value.dtype.bits
         return CellGrid(self._names.place(value), value.dtype, (), most)
 
@@ -416,7 +416,7 @@ class Sequencer:
         self.code.fail_if(looked_up(there, index).eq(0), checks.gap)
 
     def _entry(self, step: EntryStep, checks: ChosenTensor) -> None:
-        """An entry of a family that the graph writes: the step's own if it has written it, else the model's."""
+        """Access an entry of a family that the graph writes: the step's own copy if written, else the model's."""
         code, family = self.code, step.family
         weight = replace(family.entries, index=step.index)
         at = self._operands.chosen(weight, checks)
@@ -445,10 +445,10 @@ class Sequencer:
             code.copy(self._operands.dynamic("rom", offset), value, integer(nbytes), nbytes)
 
     def _own_entry(self, own: Value, slot: Scalar, nbytes: int) -> MemoryPlace:
-        """Where an entry of the step's own is."""
+        """Where the step's own copy of an entry lies."""
         at = self._address(own)
         return self._operands.dynamic("ram", self.code.let(slot * nbytes + at))
 
     def _address(self, value: Value) -> int:
-        """The address of a value of the arena."""
+        """The address of an arena value."""
         return self.places.arena_at + self.placed.memory.offset(self.placed.memory.classes.root(value))

@@ -1,4 +1,4 @@
-"""Dynamic sizes in the sequencer: how they get values, and what is checked before memory of such a size is touched."""
+"""Dynamic sizes in the sequencer: how they are bound, and the checks before memory of such a size is accessed."""
 
 from collections.abc import Callable
 from math import prod
@@ -29,11 +29,11 @@ from openinfer.synth.targets.vhdl.frame import ProgramNames
 from openinfer.synth.targets.vhdl.integers import FoundInteger, IndexCode
 
 _FOUND = ""
-"""What the extent that was found is called among sizes."""
+"""The name of the found extent among sizes."""
 
 
 class SizeCode:
-    """Extents, and the checks of them."""
+    """Computes and checks extents."""
 
     def __init__(self, program: Program, code: SequencerCode, names: ProgramNames) -> None:
         self._program = program
@@ -42,11 +42,11 @@ class SizeCode:
         self._integers = IndexCode(code, names.size)
 
     def extent(self, extent: int) -> Scalar:
-        """An extent."""
+        """The value of an extent."""
         return self._integers.integer(expr_of(extent)).value
 
     def nbytes(self, value: Value) -> Scalar:
-        """How many bytes a value has."""
+        """The size of a value in bytes."""
         count = prod(value.shape)
         if not isinstance(count, Dim):
             return integer(value.dtype.nbytes(count))
@@ -55,7 +55,7 @@ class SizeCode:
         return self._code.let(found * (bits // 8) if bits >= 8 else (found * bits + 7) // 8)
 
     def check(self, checks: SizeChecks, found: Scalar | None = None) -> None:
-        """Checks of sizes, some of them about a length that was found."""
+        """Emit checks of sizes; some of them concern a found length."""
         for one in checks:
             self._integers.begin()
             self._check(one, found)
@@ -78,7 +78,7 @@ class SizeCode:
             case Refused():
                 code.fail_if(self._refused(one), one.failure)
             case Computable():
-                pass  # what could not be computed has failed where it was
+                pass  # an integer that could not be computed has already failed
             case Room(most):
                 assert found is not None
                 code.fail_if(found > most, one.failure)
@@ -106,11 +106,11 @@ class SizeCode:
         return disjunction(sides) if one.is_any else conjunction(sides)
 
     def _bind(self, one: BindsSize | BindsAmong, found: Scalar) -> None:
-        """Give a size its value, where it has none: an extent is solved for it."""
+        """Bind a size that has no value yet by solving an extent for it."""
         code, size = self._code, self._names.sizes[one.size]
         most = self._program.sizes[one.size]
         if isinstance(one, BindsSize) and not self._program.is_named(one.size):
-            # The length of a slice belongs to its node alone: it is another one whenever the node runs.
+            # The length of a slice belongs to its node alone and is rebound whenever the node runs.
             code.fail_if(found > min(most, int(one.extent)), one.failure)
             code.set(size, found)
             return
@@ -123,7 +123,7 @@ class SizeCode:
             code.set(size, self._solved_among(one, found, most))
 
     def _solved(self, one: BindsSize, found: Scalar, most: int) -> Scalar:
-        """The size at which an extent is as found, if there is one up to a bound; else -1."""
+        """The size for which an extent has the found value, if there is one up to a bound; else -1."""
         line = linear(expr_of(one.extent), one.size)
         if line is None or line[0] <= 0:
             message = f"the size {one.size!r} is to be found from '{one.extent!r}'"
@@ -134,13 +134,13 @@ class SizeCode:
         return self._whole(rest, integer(int(slope * over)), most)
 
     def _whole(self, rest: Scalar, by: Scalar, most: int) -> Scalar:
-        """A quotient without a remainder, up to a bound; else -1."""
+        """The quotient if it is exact and within the bound; else -1."""
         quotient, left = self._code.let(rest // by), self._code.let(rest % by)
         is_good = conjunction([left.eq(0), quotient >= 0, quotient <= most])
         return Select(is_good, quotient, integer(-1))
 
     def _solved_among(self, one: BindsAmong, found: Scalar, most: int) -> Scalar:
-        """The same for an extent over several sizes, of which all others have values."""
+        """Like `_solved`, for an extent over several sizes of which all others have values."""
         expr = expr_of(one.extent)
         ends = [replaced(expr, one.size, Num(value)) for value in (0, 1)]
 
@@ -158,7 +158,7 @@ class SizeCode:
     # --- initial values -------------------------------------------------------------------------------------------
 
     def if_known(self, when: WhenKnown | None, then: Callable[[], None], otherwise: Callable[[], None]) -> None:
-        """What is done if the sizes have values, and ones that make shapes; and if they have none yet."""
+        """Run ``then`` if the sizes have values that form valid shapes, ``otherwise`` if they have none yet."""
         if when is None:
             then()
             return

@@ -1,4 +1,4 @@
-"""Slices of tensors and tables in the sequencer: which cells indices name, and what is done to them."""
+"""Slices of tensors and tables in the sequencer: which cells indices select, and how they are accessed."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -27,38 +27,38 @@ _LARGEST = 2**63 - 1
 
 @dataclass(frozen=True)
 class SliceCells:
-    """What indices name along an axis: where it begins, how many there are, and where it ends."""
+    """The cells that an index selects along an axis: the first one, their number, and their end."""
 
     first: Scalar
     count: Scalar
     end: Scalar
     is_wrong: Scalar
-    """Whether there are none, since an index is below zero or too large to be one."""
+    """Whether the index selects none because it is negative or too large for any axis."""
 
 
 @dataclass(frozen=True)
 class CellGrid:
-    """An array of cells in memory, each of some elements."""
+    """An array of cells in memory, of ``entry`` elements each."""
 
     place: MemoryPlace
     dtype: DType
-    """Of an element; packed ones share bytes if ``is_packed``, and else have a byte each."""
+    """Of an element; those below 8 bits share bytes if ``is_packed``, and have a byte each otherwise."""
     extents: tuple[Scalar, ...]
     most: int
-    """The most elements that it can have."""
+    """The largest possible number of elements."""
     entry: int = 1
     is_packed: bool = True
 
     @property
     def element(self) -> DType:
-        """What an element is in memory; floats are bits."""
+        """The dtype of an element in memory; floats are raw bits."""
         if self.dtype.bits < 8:
             return DTYPES[f"u{self.dtype.bits}"] if self.is_packed else DTYPES["u8"]
         return DTYPES[f"u{self.dtype.bits}"] if self.dtype.kind != "bool" else DTYPES["u8"]
 
 
 class SliceCode:
-    """Says what slices are, and goes over their cells."""
+    """Resolves slices and iterates over their cells."""
 
     def __init__(self, code: SequencerCode, sizes: SizeCode, indices: IndexCode) -> None:
         self._code = code
@@ -68,7 +68,7 @@ class SliceCode:
     # --- indices --------------------------------------------------------------------------------------------------
 
     def computed(self, indices: Sequence[Index], checks: SliceChecks) -> Mapping[Expr, Scalar]:
-        """The expressions in the indices of an access, in the order in which they are written."""
+        """Compute the expressions in the indices of an access, in source order."""
         self._indices.begin()
         ends = [(one.value,) if isinstance(one, Single) else (one.start, one.end) for one in indices]
         exprs = dict.fromkeys(end for both in ends for end in both if end is not None)
@@ -83,7 +83,7 @@ class SliceCode:
     def chosen(
         self, index: Index, computed: Mapping[Expr, Scalar], extent: Scalar, start: int, *, is_grown: bool
     ) -> SliceCells:
-        """The cells of one index; the ends of a slice that are below zero count from the extent."""
+        """The cells of one index; negative slice bounds count from the extent."""
         code = self._code
         if isinstance(index, Single):
             at = computed[index.value]
@@ -101,7 +101,7 @@ class SliceCode:
         return SliceCells(first, count, code.let(Select(is_some, end, first)), is_wrong)
 
     def _from(self, at: Scalar, extent: Scalar) -> Scalar:
-        """An end of a slice: what is below zero counts from the extent, and is zero at least."""
+        """A slice bound: negative ones count from the extent, and are clamped to zero."""
         from_end = self._code.let(at + extent)
         return self._code.let(Select(at < 0, Select(from_end < 0, integer(0), from_end), at))
 
@@ -113,7 +113,7 @@ class SliceCode:
         checks: SliceChecks,
         bounds: Sequence[Scalar | None],
     ) -> None:
-        """The failure of an index that is out of bounds: the first such index may be negative."""
+        """Fail for an index that is out of bounds; a negative first one has a failure of its own."""
         with self._code.when(is_outside):
             if checks.negative is not None:
                 with self._code.when(self._is_negative(indices, computed, bounds)):
@@ -123,7 +123,7 @@ class SliceCode:
     def _is_negative(
         self, indices: Sequence[Index], computed: Mapping[Expr, Scalar], bounds: Sequence[Scalar | None]
     ) -> Scalar:
-        """Whether the first index that is not inside is negative; only axes with bounds must be inside."""
+        """Whether the first out-of-bounds index is negative; axes without a bound have no upper limit."""
         found: Scalar = Const(0, BOOL)
         for index, bound in reversed([*zip(indices, bounds, strict=True)]):
             ends = [] if bound is None else self._beyond(index, computed, bound)
@@ -140,7 +140,7 @@ class SliceCode:
         return [computed[end] > bound for end in ends]
 
     def lengths(self, lengths: Sequence[LengthChecks], cells: Sequence[SliceCells]) -> None:
-        """The lengths of a slice are those of a tensor."""
+        """Check the lengths of a slice against those of a tensor."""
         for one in lengths:
             self._sizes.check(one.checks, cells[one.axis].count)
 
@@ -148,7 +148,7 @@ class SliceCode:
 
     @contextmanager
     def _over(self, counts: Sequence[Scalar], most: Sequence[int]) -> Iterator[list[Scalar]]:
-        """Goes over all positions."""
+        """Loop over all positions."""
         with ExitStack() as loops:
             yield [
                 loops.enter_context(self._code.count(integer(0), count, (0, max(limit, 0))))
@@ -164,10 +164,10 @@ class SliceCode:
         value: CellGrid | None,
         fill: int,
     ) -> None:
-        """Read cells into a tensor, write them from one, or give them what they had in the beginning.
+        """Read cells into a tensor, write them from one, or reset them to their initial contents.
 
-        What is read where there is no cell is the initial element, ``fill``; what is written there is left out. A reset
-        with a value copies elements from where they are in it.
+        Reads outside the grid give the initial element, ``fill``; writes there are dropped. A reset with a value copies
+        the elements at the same offsets of that value.
         """
         code = self._code
         own = code.buffer(grid.place, grid.element, grid.most)
@@ -187,7 +187,7 @@ class SliceCode:
             code.set(at, at + 1)
 
     def _cell(self, grid: CellGrid, cells: Sequence[SliceCells], places: Sequence[Scalar]) -> tuple[Scalar, Scalar]:
-        """Whether there is a cell, and its number."""
+        """Whether the cell is inside the grid, and its linear index."""
         spots = [self._code.let(one.first + place) for one, place in zip(cells, places, strict=True)]
         inside = conjunction([spot < extent for spot, extent in zip(spots, grid.extents, strict=True)])
         cell: Scalar = integer(0)

@@ -1,7 +1,7 @@
-"""When each step of an iteration is done, so that iterations can overlap: one begins every ``interval`` clocks.
+"""Modulo scheduling: the stage of each step of an iteration, so that iterations overlap, one every ``interval`` clocks.
 
-Every clock of an iteration is a stage with registers of its own. Requests of one memory port never meet, because their
-stages differ modulo the interval. Reads come before all stores: memory may be shared by values that die and are born.
+Every clock of an iteration is a stage with its own registers. Requests to one memory port never collide, because their
+stages differ modulo the interval. Reads come before all stores: a dying value may share memory with a new one.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,21 +22,21 @@ from openinfer.synth.targets.vhdl.ports import MemoryName
 from openinfer.synth.targets.vhdl.states import MOST
 
 LATENCY = 2
-"""Clocks from a request to its answer."""
+"""Clocks from a request to its response."""
 
 
 @dataclass(frozen=True)
 class PortUse:
-    """How memory is asked: the port of a read of each memory, and whether stores have a port of their own."""
+    """The ports that steps use: the memory that each read goes to, and whether stores have their own port."""
 
     memory: Callable[[str], MemoryName]
-    """The memory of a buffer, by its name."""
+    """The memory of a buffer, by buffer name."""
     has_write_port: bool
     shares_products: bool = False
-    """Whether the circuit has one multiplier for all long products."""
+    """Whether all long products share one multiplier."""
 
     def of(self, step: FlowStep) -> str | None:
-        """The port that a step asks, if any."""
+        """The port that a step uses, if any."""
         match step:
             case FlowRead(buffer=buffer):
                 return self.memory(buffer.name)
@@ -50,15 +50,15 @@ class PortUse:
 
 @dataclass
 class StageSchedule:
-    """The stage of each step; ``ready`` says when a name has its value and how much was computed in that stage."""
+    """The stage of each step; ``ready`` has each name's stage and its chain of operations within that stage."""
 
     steps: Sequence[FlowStep]
     ports: PortUse
     carried: frozenset[str]
     ready: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """The names of indices are there from the beginning."""
+    """Loop indices are missing here: they are ready from the start."""
     at: list[int] = field(default_factory=list)
-    """The stage in which each step is done; a read is asked for then, and answered two stages later."""
+    """The stage of each step; a read is requested in it, and its response arrives two stages later."""
 
     def __post_init__(self) -> None:
         asked = [port for step in self.steps if (port := self.ports.of(step)) is not None]
@@ -71,18 +71,18 @@ class StageSchedule:
         late = [number for number, step in enumerate(self.steps) if self._is_late(step)]
         for number, step in enumerate(self.steps):
             if number not in stores and number not in late:
-                self.at[number] = self._early(step)
-        self._together(late)
-        self._stores(stores)
+                self.at[number] = self._schedule_step(step)
+        self._schedule_carried(late)
+        self._schedule_stores(stores)
         self.depth = max(
             [at + LATENCY * self._is_answered(step) for at, step in zip(self.at, self.steps, strict=True)], default=0
         )
 
     def _is_answered(self, step: FlowStep) -> bool:
-        """Whether a step asks for something that comes later."""
+        """Whether a step is a request whose response comes later."""
         return isinstance(step, FlowRead) or (isinstance(step, FlowProduct) and self.ports.shares_products)
 
-    # --- what depends on earlier iterations -----------------------------------------------------------------------
+    # --- loop-carried steps ---------------------------------------------------------------------------------------
 
     def _dependent(self) -> set[str]:
         found = set(self.carried)
@@ -101,12 +101,12 @@ class StageSchedule:
     def _is_late(self, step: FlowStep) -> bool:
         return isinstance(step, FlowUpdate) or (isinstance(step, FlowValue) and step.var.name in self._late)
 
-    def _together(self, late: Sequence[int]) -> None:
-        """All that depends on earlier iterations is done in one stage, so that the next finds it done."""
+    def _schedule_carried(self, late: Sequence[int]) -> None:
+        """Put all loop-carried steps into one stage, so that the next iteration finds their results."""
         if not late:
             return
         others = [name for number in late for name in looked_at(self.steps[number]) - self._late]
-        stage = max((self._there(name)[0] + (self._there(name)[1] > 0) for name in others), default=0)
+        stage = max((self._ready_at(name)[0] + (self._ready_at(name)[1] > 0) for name in others), default=0)
         for name in self.carried:
             self.ready[name] = stage, 0
         for number in late:
@@ -117,21 +117,21 @@ class StageSchedule:
                     raise NotStraightError
                 self.ready[step.var.name] = stage, cost
 
-    # --- others ---------------------------------------------------------------------------------------------------
+    # --- other steps ----------------------------------------------------------------------------------------------
 
-    def _there(self, name: str) -> tuple[int, int]:
+    def _ready_at(self, name: str) -> tuple[int, int]:
         return self.ready.get(name, (0, 0))
 
     def _stage(self, *values: Scalar) -> tuple[int, int]:
-        """The first stage in which expressions can be computed, and how much that is."""
-        stage = max((self._there(name)[0] for name in used_variables(*values)), default=0)
-        known = {name: cost for name in used_variables(*values) for at, cost in [self._there(name)] if at == stage}
+        """The first stage in which expressions can be computed, and the chain of operations in that stage."""
+        stage = max((self._ready_at(name)[0] for name in used_variables(*values)), default=0)
+        known = {name: cost for name in used_variables(*values) for at, cost in [self._ready_at(name)] if at == stage}
         cost = max(_depth(value, known) for value in values)
         if known and cost > MOST and max(known.values(), default=0) > 0:
             return stage + 1, max(_depth(value, {}) for value in values)
         return stage, cost
 
-    def _early(self, step: FlowStep) -> int:
+    def _schedule_step(self, step: FlowStep) -> int:
         match step:
             case FlowRead(var, _, place):
                 stage = self._free(self.ports.of(step) or "", self._stage(place)[0])
@@ -148,11 +148,11 @@ class StageSchedule:
                 raise TypeError(step)
         return stage
 
-    def _stores(self, stores: Sequence[int]) -> None:
-        """One after the other within an interval, so that none overtakes those of the next iteration."""
+    def _schedule_stores(self, stores: Sequence[int]) -> None:
+        """Schedule stores in order within an interval, so that none is overtaken by the next iteration's stores."""
         stage = self._last_read
         for number in stores:
-            stage = max(stage, *(self._there(name)[0] for name in looked_at(self.steps[number])), 0)
+            stage = max(stage, *(self._ready_at(name)[0] for name in looked_at(self.steps[number])), 0)
         for number in stores:
             stage = self._free(self.ports.of(self.steps[number]) or "", stage)
             self.at[number] = stage
@@ -166,7 +166,7 @@ class StageSchedule:
 
 
 def looked_at(step: FlowStep) -> set[str]:
-    """The names that a step looks at."""
+    """The names that a step uses."""
     match step:
         case FlowRead(_, _, place):
             return used_variables(place)
@@ -177,7 +177,7 @@ def looked_at(step: FlowStep) -> set[str]:
 
 
 def _depth(value: Scalar, known: dict[str, int]) -> int:
-    """How many operations stand behind each other, roughly; those behind a name included."""
+    """Rough length of the longest chain of operations, including those behind names."""
     if isinstance(value, ScalarVar):
         return known.get(value.name, 0)
     own = 2 if isinstance(value, Binary) and value.dtype.bits > 32 else 1

@@ -1,4 +1,4 @@
-"""What the driver does where a circuit has stopped for a trace: it reads what nodes have written, and tells it."""
+"""What the driver does at a trace stop: it reads the values that nodes have written, and reports them."""
 
 from openinfer.synth.memory.trace_points import Reported
 from openinfer.synth.program.ir import Value
@@ -10,7 +10,7 @@ from openinfer.synth.targets.vhdl.traces import TraceStop, TraceStops
 
 
 class StopPrinter:
-    """Prints the function that the driver calls at a stop; it is compiled for traces alone."""
+    """Prints the function that the driver calls at a stop; it is only compiled for traces."""
 
     def __init__(self, traces: TraceStops, places: CircuitMap) -> None:
         self._traces = traces
@@ -18,7 +18,7 @@ class StopPrinter:
 
     @property
     def largest(self) -> int:
-        """The bytes of the largest value that is shown."""
+        """The size of the largest reported value in bytes."""
         values = [row.value.nbytes for row in self._traces.reported if isinstance(row.value, Value)]
         return max(values, default=0) or 1
 
@@ -43,7 +43,7 @@ static void oi_stopped({name}_context *c, uint32_t stop)
 """
 
     def _weights(self) -> str:
-        """Where a weight of the circuit is among those that the host has, if a trace shows any."""
+        """The function that maps a circuit's weight address to the host's copy, if a stop reports any weight."""
         if not any("rom" in stop.memories for stop in self._traces.stops):
             return ""
         rows = ", ".join(f"{{ {here}, {first} }}" for first, _, here in self._places.rom.kept)
@@ -58,7 +58,7 @@ static void oi_stopped({name}_context *c, uint32_t stop)
 """
 
     def _case(self, number: int, stop: TraceStop, printers: SourcePrinters) -> str:
-        """What is told at one stop."""
+        """The report of one stop."""
         sizes = len(self._places.sizes)
         shown = sum(memory is not None for memory in stop.memories)
         indices = stop.rows[0].indices
@@ -81,6 +81,6 @@ static void oi_stopped({name}_context *c, uint32_t stop)
 
 
 def _numbers(row: Reported, printers: SourcePrinters) -> str:
-    """The extents of a value, and the indices of loops."""
+    """The extents of a value, then the loop indices."""
     extents = [] if row.value is None else [printers.sizes.extent(extent).text for extent in row.value.shape]
     return ", ".join([*extents, *(f"index{at}" for at in range(len(row.indices)))]) or "0"

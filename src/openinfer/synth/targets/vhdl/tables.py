@@ -19,16 +19,16 @@ from openinfer.synth.targets.vhdl.slices import CellGrid, SliceCells, SliceCode
 
 @dataclass(frozen=True)
 class PickedCells:
-    """The cells of a table that indices name."""
+    """The cells of a table that indices select."""
 
     cells: tuple[SliceCells, ...]
     is_outside: Scalar
     is_beyond: Scalar
-    """Whether some lie where a matrix ends, which matters only where they are written."""
+    """Whether some lie beyond a bound of their matrix, which matters only for writes."""
 
 
 class TableCode:
-    """Works on one table."""
+    """Accesses one table."""
 
     def __init__(self, layout: TableLayout, places: CircuitMap, code: SequencerCode, slices: SliceCode) -> None:
         self._layout = layout
@@ -56,7 +56,7 @@ class TableCode:
 
     @contextmanager
     def _matrices(self, cells: Sequence[SliceCells]) -> Iterator[Scalar]:
-        """Goes over the matrices that keys choose: where the extents of each begin among all."""
+        """Loop over the matrices that keys select; yields where each one's extents begin among all."""
         code, capacity = self._code, self._layout.capacity[: self._keys]
         with ExitStack() as loops:
             number: Scalar = integer(0)
@@ -73,7 +73,7 @@ class TableCode:
         return self._at(self._layout.memory_at, sets * self._matrix)
 
     def _extent(self, axis: int, keys: Sequence[SliceCells]) -> Scalar:
-        """How far a table reaches along an axis: of several matrices, the widest."""
+        """The extent of a table along an axis; the widest of several matrices."""
         if axis < self._keys or not self._layout.has_matrices:
             return self._extents.load(integer(axis))
         start = self._layout.start_extents[axis]
@@ -87,7 +87,7 @@ class TableCode:
     # --- picking --------------------------------------------------------------------------------------------------
 
     def pick(self, access: TableAccess, computed: Mapping[Expr, Scalar]) -> PickedCells:
-        """The cells that indices name."""
+        """The cells that indices select."""
         cells: list[SliceCells] = []
         outside: list[Scalar] = []
         beyond: list[Scalar] = []
@@ -111,7 +111,7 @@ class TableCode:
     def fail_outside(
         self, picked: PickedCells, access: TableAccess, computed: Mapping[Expr, Scalar], checks: SliceChecks
     ) -> None:
-        """A failure where an index is out of bounds."""
+        """Fail if an index is out of bounds."""
         is_write = access.step.action is Action.WRITE
         bounds: list[Scalar | None] = [
             integer(bound) if axis < self._keys and bound is not None else None
@@ -123,7 +123,7 @@ class TableCode:
     # --- actions --------------------------------------------------------------------------------------------------
 
     def read(self, cells: Sequence[SliceCells], value: CellGrid, most: Sequence[int]) -> None:
-        """A part of the table as a tensor."""
+        """Read a slice of the table into a tensor."""
         self._slices.access(Action.READ, self.grid, cells, most, value, self._initial)
 
     def first(self, cells: Sequence[SliceCells]) -> Scalar:
@@ -136,7 +136,7 @@ class TableCode:
         return self._code.let(cell * nbytes + at)
 
     def write(self, cells: Sequence[SliceCells], value: CellGrid, most: Sequence[int]) -> None:
-        """Puts a tensor into a part of the table; extents grow to what was written."""
+        """Write a tensor into a slice of the table; extents grow to cover it."""
         code, layout = self._code, self._layout
         with code.when(conjunction([one.count > 0 for one in cells])):
             self._slices.access(Action.WRITE, self.grid, cells, most, value, 0)
@@ -149,7 +149,7 @@ class TableCode:
                         self._matrix_extents.reach(code.let(first + (axis - self._keys)), end)
 
     def clear(self) -> None:
-        """All of the table as it was in the beginning."""
+        """Reset the whole table to its initial state."""
         code, layout = self._code, self._layout
         for axis, start in enumerate(layout.start_extents):
             self._extents.store(integer(axis), integer(start))
@@ -166,7 +166,7 @@ class TableCode:
             self._matrix_extents.store(at, integer(self._layout.start_extents[axis]))
 
     def reset(self, cells: Sequence[SliceCells], *, is_whole: bool) -> None:
-        """A part of the table as it was in the beginning; whole matrices lose what they have grown as well."""
+        """Reset a slice of the table to its initial state; whole matrices also shrink to their initial extents."""
         capacity = self._layout.capacity
         there = list(cells)
         if is_whole:
@@ -181,22 +181,22 @@ class TableCode:
 
 @dataclass(frozen=True)
 class PlacedExtents:
-    """Integers in the state."""
+    """Extents stored in the state."""
 
     code: SequencerCode
     place: MemoryPlace
     count: int
 
     def load(self, at: Scalar) -> Scalar:
-        """One of them."""
+        """Load an extent."""
         return self.code.let(self.code.load(self.code.buffer(self.place, I64, self.count), at))
 
     def store(self, at: Scalar, value: Scalar) -> None:
-        """One of them changes."""
+        """Store an extent."""
         self.code.store(self.code.buffer(self.place, I64, self.count), at, value)
 
     def reach(self, at: Scalar, end: Scalar) -> None:
-        """One of them is no less than an end."""
+        """Raise an extent to at least ``end``."""
         own = self.load(at)
         with self.code.when(end > own):
             self.store(at, end)

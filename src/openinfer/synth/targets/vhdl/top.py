@@ -18,7 +18,7 @@ from openinfer.synth.targets.vhdl.unit import (
 
 
 def sequencer_ports(sequencer: Sequencer) -> list[tuple[str, str, str]]:
-    """The ports of the sequencer: the bus, memories, then each kernel."""
+    """The sequencer's ports: the bus, memories, then each kernel."""
     found = [
         ("start", "in", "std_logic"),
         ("busy", "out", "std_logic"),
@@ -33,7 +33,7 @@ def sequencer_ports(sequencer: Sequencer) -> list[tuple[str, str, str]]:
             (f"{unit.name}_done", "in", "std_logic"),
             (f"{unit.name}_failed", "in", "std_logic"),
         ]
-        found += [(f"{unit.name}_{port}", "out", type_) for port, type_ in _told(unit)]
+        found += [(f"{unit.name}_{port}", "out", type_) for port, type_ in _driven_ports(unit)]
     return found
 
 
@@ -45,11 +45,11 @@ _TRACE = (
     ("trace_stop", "out", "unsigned(15 downto 0)"),
     ("trace_number", "out", "signed(63 downto 0)"),
 )
-"""What the host and the sequencer say to each other where the circuit stops."""
+"""The ports between host and sequencer for trace stops."""
 
 
-def _told(unit: KernelUnit) -> list[tuple[str, str]]:
-    """What a kernel is told by the sequencer: addresses and extents."""
+def _driven_ports(unit: KernelUnit) -> list[tuple[str, str]]:
+    """The kernel inputs that the sequencer drives: addresses and extents."""
     return [(port, type_) for port, mode, type_ in unit.ports()[3:] if mode == "in" and not port.endswith("_q")]
 
 
@@ -73,13 +73,13 @@ def sequencer_text(sequencer: Sequencer) -> str:
 
 
 def product_bits(units: Sequence[KernelUnit]) -> tuple[int, int]:
-    """How wide the factors of the multiplier are that kernels share."""
+    """The factor widths of the shared multiplier."""
     one, other = zip(*(unit.product for unit in units), strict=True)
     return max(one, default=0), max(other, default=0)
 
 
 def product_text(name: str, one: int, other: int) -> str:
-    """The multiplier that kernels share, as sums in logic."""
+    """The shared multiplier, as adders in logic."""
     return f"""-- The product of two numbers, in the clock after they are given: one for all kernels.
 {HEAD}
 entity {name}_product is
@@ -104,7 +104,7 @@ end architecture;
 
 
 def top_text(sequencer: Sequencer) -> str:
-    """The circuit: a clock, a reset, the register bus, and whether a step is running."""
+    """The top entity: clock, reset, register bus, and a busy signal."""
     name, shape, units = sequencer.name, sequencer.places.shape, [*sequencer.units.values()]
     masters = ["host", "sequencer", *(unit.name for unit in units)]
     readers = ["sequencer", *(unit.name for unit in units if unit.uses_rom)]
@@ -139,7 +139,7 @@ def top_text(sequencer: Sequencer) -> str:
         signals += [f"  signal {port} : {type_};" for port, _, type_ in product_ports(*product_bits(units))]
     for unit in units:
         signals += [f"  signal {unit.name}_{port} : std_logic;" for port in ("start", "done", "failed")]
-        signals += [f"  signal {unit.name}_{port} : {type_};" for port, type_ in _told(unit)]
+        signals += [f"  signal {unit.name}_{port} : {type_};" for port, type_ in _driven_ports(unit)]
     both = [f"  {port} <= {' or '.join(f'{one}_{port}' for one in masters)};" for port in _REQUEST]
     both.append(f"  rom_addr <= {' or '.join(f'{one}_rom_addr' for one in readers)};")
     for port in ("product_a", "product_b") if multiplied else ():

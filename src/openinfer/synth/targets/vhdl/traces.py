@@ -1,7 +1,7 @@
-"""Where a circuit stops for traces: at the marks of nodes, if it is made for traces and the host has asked for one.
+"""Where a circuit stops for traces: at the marks of nodes, if it is built for traces and the host has requested one.
 
-A stop says which rows of the trace have come, and holds numbers for the host to read: the dynamic sizes, the addresses
-of values, the indices of loops. A circuit that is not made for traces has nothing of it, and takes the same clocks.
+A stop reports rows of the trace, and holds numbers for the host to read: dynamic sizes, addresses of values, loop
+indices. A circuit built without traces contains none of this and takes the same clocks.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from openinfer.synth.targets.vhdl.ranges import WireType
 
 _NUMBER = WireType("signed", 64)
 _MOST_ROWS = 64
-"""Rows of one stop: its numbers are chosen by a byte."""
+"""The most rows of one stop."""
 
 
 @dataclass(frozen=True)
@@ -25,14 +25,14 @@ class TraceStop:
     """A state that waits for the host."""
 
     first: int
-    """The number of its first row."""
+    """The index of its first row."""
     rows: tuple[Reported, ...]
     memories: tuple[MemoryName | None, ...]
-    """Where the value of each row lies; None where it has none in the circuit."""
+    """The memory of each row's value; None if the circuit holds no value for it."""
 
 
 class TraceStops:
-    """Follows the sequencer, and notes where it stops."""
+    """Follows the sequencer and records its stops."""
 
     def __init__(self, placed: Placed, code: SequencerCode, names: ProgramNames) -> None:
         self._code = code
@@ -43,23 +43,23 @@ class TraceStops:
 
     @property
     def reported(self) -> tuple[Reported, ...]:
-        """All rows, in the order of their numbers."""
+        """All rows, in order."""
         return tuple(self._points.reported)
 
     def begin(self, block: str) -> None:
-        """A block is written out."""
+        """Note that a block begins."""
         self._points.begin(block)
 
     def follow(self, step: Step) -> None:
-        """A step is done."""
+        """Note that a step is done."""
         self._points.follow(step)
 
     def mark(self, mark: Mark) -> None:
-        """A node has been executed; it is told at the next stop."""
+        """Note that a node has been executed; the next stop reports it."""
         self._waiting += self._points.shown(mark, tuple(name for name, _ in self._names.frame.loops))
 
     def stop(self, call: int | None = None) -> None:
-        """The circuit stops here, unless there is nothing to tell; what a call says of itself waits for the next."""
+        """Stop here if there are rows to report; those of node ``call`` itself wait for the next stop."""
         kept = [row for row in self._waiting if row.node == call and not row.is_return]
         rows = self._waiting[: len(self._waiting) - len(kept)]
         first = len(self._points.reported) - len(self._waiting)

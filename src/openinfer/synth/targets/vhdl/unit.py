@@ -23,7 +23,7 @@ use work.oi.all;
 
 @dataclass(frozen=True)
 class UnitCall:
-    """A call of a kernel: in which state of the sequencer, and where its operands lie."""
+    """A call of a kernel: the sequencer state that starts it, and where its operands lie."""
 
     state: int
     bases: tuple[str, ...]
@@ -32,7 +32,7 @@ class UnitCall:
 
 @dataclass
 class KernelUnit:
-    """A kernel as an entity, and the calls of it."""
+    """A kernel as an entity, and its calls."""
 
     name: str
     kernel: Kernel
@@ -40,7 +40,7 @@ class KernelUnit:
     """Where inputs, outputs and scratch memory lie."""
     shape: MemoryShape
     expressions: Expressions = field(default_factory=Expressions)
-    """With what is known of the elements of weights."""
+    """Has the known ranges of weight elements."""
     steps: list[KernelStep] = field(default_factory=list)
     calls: list[UnitCall] = field(default_factory=list)
 
@@ -71,7 +71,7 @@ class KernelUnit:
 
     @property
     def clocks(self) -> Clocks:
-        """What a call takes, from its first state to its last."""
+        """The clocks of a call, from its first state to its last."""
         return self.machine.clocks
 
     @property
@@ -81,22 +81,22 @@ class KernelUnit:
 
     @property
     def uses_product(self) -> bool:
-        """Whether it asks the multiplier that kernels share."""
+        """Whether it uses the shared multiplier."""
         return self.product != (0, 0)
 
     def varying(self) -> list[int]:
-        """The operands that lie elsewhere in different calls, or where only a run knows."""
+        """The operands whose address differs between calls or is only known at run time."""
         places = list(zip(*(call.bases for call in self.calls), strict=True))
         return [at for at, bases in enumerate(places) if len(set(bases)) > 1 or not bases[0].startswith("to_unsigned")]
 
     def extents(self) -> list[tuple[Dim, WireVariable]]:
-        """The extents that it is told."""
+        """The extents it gets through ports."""
         return [(one.value, port) for one, port in self.dims.items() if isinstance(one.value, Dim)]
 
     # --- text -----------------------------------------------------------------------------------------------------
 
     def ports(self) -> list[tuple[str, str, str]]:
-        """Names, modes and types, but for the clock and the reset."""
+        """Names, modes and types of all ports but clock and reset."""
         shape = self.shape
         found = [("start", "in", "std_logic"), ("done", "out", "std_logic"), ("failed", "out", "std_logic")]
         found += memory_ports(shape, has_rom=self.uses_rom)
@@ -131,7 +131,7 @@ class KernelUnit:
 
 
 def memory_ports(shape: MemoryShape, *, has_rom: bool) -> list[tuple[str, str, str]]:
-    """The ports of whoever asks memory."""
+    """The ports of an entity that accesses memory."""
     found = [
         ("ram_addr", "out", f"unsigned({shape.ram_bits - 1} downto 0)"),
         ("ram_waddr", "out", f"unsigned({shape.ram_bits - 1} downto 0)"),
@@ -149,7 +149,7 @@ def memory_ports(shape: MemoryShape, *, has_rom: bool) -> list[tuple[str, str, s
 
 
 def product_ports(one: int, other: int) -> list[tuple[str, str, str]]:
-    """The ports of whoever asks the multiplier."""
+    """The ports of an entity that uses the shared multiplier."""
     return [
         ("product_a", "out", f"std_logic_vector({one - 1} downto 0)"),
         ("product_b", "out", f"std_logic_vector({other - 1} downto 0)"),
@@ -158,11 +158,11 @@ def product_ports(one: int, other: int) -> list[tuple[str, str, str]]:
 
 
 TRACES = "  generic (traces : boolean := false);\n"
-"""Whether a circuit stops for traces."""
+"""The generic that enables trace stops."""
 
 
 def entity(name: str, ports: Sequence[tuple[str, str, str]], generics: str = "", *, has_enable: bool = False) -> str:
-    """An entity with a clock and a reset, and a signal without which it stands still."""
+    """An entity with a clock, a reset and, optionally, an enable signal without which it stalls."""
     clock = (*_CLOCK, *[("enable", "in", "std_logic")] * has_enable)
     lines = [f"    {port} : {mode} {type_}" for port, mode, type_ in (*clock, *ports)]
     return f"{HEAD}\nentity {name} is\n{generics}  port (\n" + ";\n".join(lines) + "\n  );\nend entity;\n"
@@ -180,7 +180,7 @@ def machine_text(
     *,
     has_enable: bool,
 ) -> str:
-    """An architecture of one process: what ports say in most clocks, then the states."""
+    """An architecture of one process: the default values of ports, then the states."""
     lines = [
         f"architecture rtl of {name} is",
         *(f"  {one}" for one in declared),
@@ -207,12 +207,12 @@ def machine_text(
 
 
 _GROUP = 32
-"""States of a group. Tools choose the next value of a variable among all alternatives of a case statement that sets it
-anywhere: in groups, these are the groups and the states of one, not all states."""
+"""States per group. For each variable that a case statement sets anywhere, tools build a choice among all alternatives.
+With nested groups, that is a choice among the groups and the states of one group, not among all states."""
 
 
 def _cases(alternatives: Sequence[Sequence[str]]) -> list[str]:
-    """The case statement of some states; of many, in groups."""
+    """The case statement over states; many states are nested in groups."""
     count = len(alternatives)
     if count <= 2 * _GROUP:
         return ["case state is", *(f"  {line}" for one in alternatives for line in one), "end case;"]
@@ -226,6 +226,6 @@ def _cases(alternatives: Sequence[Sequence[str]]) -> list[str]:
 
 
 def request_defaults(*, has_rom: bool) -> list[str]:
-    """Nothing is asked of memory: all requests together are the one that is not zero."""
+    """Defaults that request nothing from memory: requests are ORed together, so idle ones are zero."""
     zeros = [f"{one} <= (others => '0');" for one in ("ram_addr", "ram_waddr", "ram_size", "ram_wdata")]
     return [*zeros, "ram_write <= '0';", *["rom_addr <= (others => '0');"] * has_rom]

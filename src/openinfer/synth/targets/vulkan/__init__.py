@@ -1,1 +1,1 @@
-"""Vulkan: the words in which GLSL says what the functions of kernels share with other languages."""
+"""The Vulkan target: how kernel code that is shared with other languages is spelled in GLSL."""

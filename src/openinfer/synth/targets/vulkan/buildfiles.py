@@ -1,4 +1,4 @@
-"""What builds a Vulkan project: a Makefile and CMake's lists. Shaders become arrays of the program."""
+"""Build files of a Vulkan project: a Makefile and CMakeLists.txt. Shaders become arrays in the program."""
 
 from collections.abc import Mapping
 from pathlib import PurePosixPath
@@ -7,7 +7,7 @@ from openinfer.synth.targets.c.buildfiles import continued
 from openinfer.synth.targets.project import ProjectOptions
 
 COMPILE = "glslangValidator"
-"""The compiler of shaders, of Debian's package glslang-tools."""
+"""The shader compiler, from Debian's package glslang-tools."""
 FLAGS = ("-V", "--target-env", "vulkan1.2", "-Ishaders")
 LIBRARIES = ("-lvulkan", "-lpthread")
 SOURCES = ("src/device.c", "src/commands.c", "src/recorder.c", "src/moves.c", "src/shaders.c")
@@ -79,7 +79,7 @@ build/{program}: {program}/main.c build/lib{name}.a
 
 
 def cmake_lists(name: str, options: ProjectOptions, shaders: Mapping[str, str], *, has_selftest: bool) -> str:
-    """The same for CMake; the library is a target that other projects can link."""
+    """The same targets for CMake; other projects can link the library."""
     language = "C ASM" if options.weights == "incbin" else "C"
     pairs = "\n".join(f"  {path} {own}" for path, own in shaders.items())
     argument = " ${CMAKE_CURRENT_SOURCE_DIR}/src/weights.bin" if options.weights == "file" else ""

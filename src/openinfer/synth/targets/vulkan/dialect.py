@@ -1,8 +1,8 @@
 """GLSL as a dialect: its types, numbers and builtins, and how a launch becomes a function of a compute shader.
 
-Memory is reached by addresses. They, and the dynamic sizes, are arguments of a launch: the push constants, or memory
-that these point to where there are more than fit. Nothing is declared for a kernel outside of its function, so that a
-shader may hold several.
+Memory is accessed by address. Addresses and dynamic sizes are the arguments of a launch: push constants, or memory that
+these point to if there are too many. Apart from shared memory, a kernel declares nothing outside its function, so that
+a shader may hold several.
 """
 
 from collections.abc import Sequence
@@ -24,9 +24,9 @@ from openinfer.synth.targets.vulkan.support import SUPPORT, with_glsl_numbers
 
 PAD = "    "
 PUSHED = 16
-"""Arguments that the push constants of every device hold."""
+"""Arguments that fit in the push constants of every device."""
 WORDS = "oi_words"
-"""The memory of elements that share bytes."""
+"""The buffer type of packed elements."""
 TYPES = {"f32": "float", "f64": "double", "bool": "bool", "index": "int64_t", **INTEGERS}
 """The types of values, by compute dtype."""
 
@@ -42,7 +42,7 @@ STORED = {one.name: _stored(one) for one in DTYPES.values()}
 
 
 def memory_type(dtype: DType) -> str:
-    """The type of an address of such elements."""
+    """The buffer reference type for elements of a dtype."""
     return WORDS if dtype.is_packed else f"oi_{STORED[dtype.name].removesuffix('_t')}s"
 
 
@@ -50,7 +50,7 @@ def memory_type(dtype: DType) -> str:
 
 
 def literal(value: float, dtype: DType) -> str:
-    """A number as GLSL reads back exactly, in its own type.
+    """A literal that GLSL reads back exactly, in the type of the number.
 
     >>> from openinfer.dtypes import dtype_of
     >>> literal(0.1, dtype_of("f32")), literal(-(2**31), dtype_of("i32")), literal(3, dtype_of("u8"))
@@ -68,7 +68,7 @@ def literal(value: float, dtype: DType) -> str:
 
 
 def special(value: float, dtype: DType) -> str | None:
-    """The constant of support code that a number is but for its sign: there are no literals of NaN and infinity.
+    """The support-code constant for NaN or infinity, which have no literals, ignoring the sign; None for other numbers.
 
     >>> from openinfer.dtypes import dtype_of
     >>> special(float("-inf"), dtype_of("f64")), special(0.5, dtype_of("f32"))
@@ -98,7 +98,7 @@ def _float(value: float, dtype: DType) -> str:
 
 
 def _functions() -> dict[tuple[str, str], Own]:
-    """NaN and infinity are known by their bits: comparisons with them may be optimized away."""
+    """NaN and infinity are tested by their bits: comparisons with them may be optimized away."""
     found: dict[tuple[str, str], Own] = {}
     for name, bits, most, infinite in (
         ("f32", "floatBitsToUint({0})", "0x7fffffffu", "0x7f800000u"),
@@ -107,7 +107,7 @@ def _functions() -> dict[tuple[str, str], Own]:
         found["isnan", name] = Own(f"({bits} & {most}) > {infinite}", rank=Rank.COMPARISON)
         found["isinf", name] = Own(f"({bits} & {most}) == {infinite}", rank=Rank.COMPARISON)
         found["signbit", name] = Own(f"{bits} > {most}", rank=Rank.COMPARISON)
-    # Truth values have no order in GLSL.
+    # Booleans have no order in GLSL.
     found["lt", "bool"] = Own("!{0} && {1}", takes=Rank.UNARY, rank=Rank.AND)
     found["gt", "bool"] = Own("{0} && !{1}", takes=Rank.UNARY, rank=Rank.AND)
     found["le", "bool"] = Own("!{0} || {1}", takes=Rank.UNARY, rank=Rank.OR)
@@ -116,7 +116,7 @@ def _functions() -> dict[tuple[str, str], Own]:
 
 
 def _store(dtype: DType, element: str, value: str) -> str:
-    """Only what a variable gets is computed as it is written; a truth value is a byte in memory."""
+    """Only the initializer of a variable is computed as written; a boolean is a byte in memory."""
     if dtype.kind == "bool":
         return f"{element} = uint8_t({value});"
     if dtype.kind == "float" and not dtype.is_small_float:
@@ -128,14 +128,14 @@ def _store(dtype: DType, element: str, value: str) -> str:
 
 
 class LaunchGuard(Enum):
-    """Where a launch looks whether an earlier one has failed."""
+    """Where a launch checks whether an earlier one has failed."""
 
     NONE = ""
-    """It relies on no other."""
+    """Nowhere: it relies on no other launch."""
     FIRST = "if (own != 0u && status.v[0] < own) return;"
     """Before anything else."""
     LATE = "const bool is_stopped = status.v[0] < own;"
-    """Where ``Unfailed`` stands. The access is on its way from the beginning on; less than 0 is nothing."""
+    """At ``Unfailed``. The status is loaded at the start; if ``own`` is 0, no status is less."""
 
 
 def _framed(
@@ -171,9 +171,9 @@ def _framed(
 
 
 def _given(count: int) -> list[str]:
-    """The arguments of a launch: those that never change are pushed, all others lie in the block that is pushed last.
+    """The arguments of a launch: pushed if they never change, or else in a block whose address is pushed last.
 
-    Which of them these are is found out while steps run, so one shader does both.
+    Which of the two applies is known only while steps run, so one shader does both.
     """
     if not count:
         return []
@@ -198,7 +198,7 @@ namespace noinline noperspective not or out output own partition patch precise p
 restrict return sample sampler shared short sizeof smooth static status struct subroutine superp switch template texture
 this true typedef uint uniform union unsigned using varying vec2 vec3 vec4 void volatile while writeonly xor
 """
-"""Keywords, and names that functions of kernels have for themselves."""
+"""Keywords, and names that kernel functions use themselves."""
 
 GLSL = Dialect(
     types=TYPES,
@@ -211,7 +211,7 @@ GLSL = Dialect(
     cast="{type}({value})",
     cast_takes=Rank.CHOICE,
     casts={("i32", "i64"): "oi_widened"},
-    # A device may have memory of such integers and no arithmetic on them.
+    # A device may store such integers without having arithmetic on them.
     small_to_float=False,
     zeros={"f32": "OI_ZERO", "f64": "OI_ZERO64"},
     exact="precise ",
@@ -225,38 +225,38 @@ GLSL = Dialect(
     known_outcomes=True,
     reserved=frozenset(_WORDS_OF_GLSL.split()) | {f"given{number}" for number in range(256)},
 )
-"""Buffers have fewer than 2^32 elements: positions of 64 bits are narrowed where memory is reached."""
+"""Buffers have fewer than 2^32 elements: 64-bit positions are narrowed where memory is accessed."""
 
 _THROUGH_F64 = {("div", "f32"): Own("float(double({0}) / double({1}))")}
 """Rounded twice, which is harmless: f64 has more than twice the digits."""
 _BY_REMAINDER = {("div", "f32"): Own("oi_quotient_f32({0}, {1})", need="oi_quotient_f32")}
-"""With a fused multiply-add that rounds once, few numbers need f64."""
+"""With a fused multiply-add that rounds once, few operands need f64."""
 _NORMAL = {
     (name, "f32"): Own(f"oi_normal_{name}_f32({{0}})", need=f"oi_normal_{name}_f32")
     for name in ("exp", "log", "log2", "log10")
 }
-"""Of a device that has no subnormal numbers."""
+"""For devices that flush subnormal numbers."""
 _FUSED = {("gelu", "f32"): Own("oi_normal_gelu_f32({0})", need="oi_normal_gelu_f32")}
-"""Of one that fuses with one rounding besides."""
+"""For those that also have a fused multiply-add with a single rounding."""
 _NEAR = {("div", "f32"): Own("oi_near_f32({0}, {1})", need="oi_near_f32")}
-"""Parts of results in f32."""
+"""For intermediate values of results in f32."""
 _FEW = {
     ("div", "f32"): Own("oi_few_f32({0}, {1})", need="oi_few_f32"),
     ("inverse", "f32"): Own("(1.0f / {0})", takes=Rank.UNARY),
     **{(name, "f32"): Own(f"oi_few_{name}_f32({{0}})", need=f"oi_few_{name}_f32") for name in ("exp", "tanh", "gelu")},
 }
-"""Parts of results of half as many bits, or fewer: the functions of the device itself are good enough."""
+"""For intermediate values of results with half as many bits, or fewer: the device's own functions suffice."""
 
 
 def has_near_quotients(numerics: Numerics) -> bool:
-    """Whether a quotient costs less where its last bit does not matter."""
+    """Whether division is cheaper if its last bit does not matter."""
     return numerics.division != "exact" and numerics.fma == "exact"
 
 
 def glsl(numerics: Numerics, guard: LaunchGuard = LaunchGuard.NONE, *, is_early: bool = False) -> Dialect:
-    """GLSL for a device that rounds so, for a launch that relies so on what earlier ones have checked.
+    """The GLSL dialect for the numerics of a device and the guard of a launch.
 
-    One that is early begins before they have ended, and waits by itself.
+    An early launch starts before earlier ones have ended, and waits for them itself.
     """
     functions, about = GLSL.functions, GLSL.about
     is_fused = numerics.fma == "exact"
@@ -272,7 +272,7 @@ def glsl(numerics: Numerics, guard: LaunchGuard = LaunchGuard.NONE, *, is_early:
 
 
 def known_words(numerics: Numerics) -> dict[str, int]:
-    """What support code is told of a device: whether it rounds once, which roots are exact, whether it flushes."""
+    """Macros that tell support code whether a device has exact fma, which roots are exact, and whether it flushes."""
     return {
         "OI_FUSED": int(numerics.fma == "exact"),
         "OI_ROOTS": 12 if numerics.root == "exact" else 8,

@@ -1,6 +1,6 @@
-"""Divisors of which it is known that they are neither small nor large: quotients become products with their inverse.
+"""Replaces division by multiplication with the inverse, if the divisor is known to be neither tiny nor huge.
 
-That is for quotients that are parts of results and need not be right to the last bit.
+This is for quotients that are intermediate values of a result, and need not be correct to the last bit.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ _Ends = tuple[float, float]
 
 
 def with_inverses(body: Statements) -> Statements:
-    """Statements that multiply by an inverse where they divided by what surely has one."""
+    """Statements with divisions replaced by products with the inverse, if the divisor surely has one."""
     known: dict[Scalar, Scalar] = {one.var: one.value for one in walk(body) if isinstance(one, Let)}
 
     def change(value: Scalar) -> Scalar | None:
@@ -32,7 +32,7 @@ def with_inverses(body: Statements) -> Statements:
 
 
 def _ends(value: Scalar, known: Mapping[Scalar, Scalar]) -> _Ends:
-    """Between which numbers a value is, unless it is NaN: one and the other may be it."""
+    """The range of a value, unless it is NaN; both ends are inclusive."""
     match value:
         case Const(number):
             return float(number), float(number)
@@ -53,7 +53,7 @@ def _ends(value: Scalar, known: Mapping[Scalar, Scalar]) -> _Ends:
             return min(low, other_low), max(high, other_high)
         case Math("exp", (operand,)):
             low, high = _ends(operand, known)
-            # A little more: the function is not exact.
+            # Widened a little: the function is not exact.
             return (0.0 if low < -80 else 0.99 * exp(min(low, 80))), (inf if high > 80 else 1.01 * exp(high))
         case _:
             found = known.get(value)

@@ -1,7 +1,7 @@
-"""Names for arithmetic that must be computed as it is written; and what is the same, and faster.
+"""Names arithmetic that must be computed as written, and replaces expressions by faster or safer equivalents.
 
-``precise`` reaches the operators of the expression that a variable is declared with, and not what functions, choices
-and conditions in it are given. So sums and products of floats in these places get a variable of their own.
+``precise`` covers the operators of the expression that initializes a variable, but not the operands of calls, selects
+and conditions in it. So float arithmetic in these operands gets variables of its own.
 """
 
 from collections.abc import Collection, Iterator
@@ -29,7 +29,7 @@ _ARITHMETIC = ("add", "sub", "mul", "div")
 
 
 def with_factors(body: Statements) -> Statements:
-    """Statements that multiply by the inverse of a power of two where they divided by it: the result is the same."""
+    """Statements with division by a power of two replaced by multiplication with its inverse, which is exact."""
     return changed_statements(body, _factor)
 
 
@@ -43,7 +43,7 @@ def _factor(value: Scalar) -> Scalar | None:
 
 
 def with_floors(body: Statements) -> Statements:
-    """Statements of a device that takes subnormal numbers for 0: below 0, the next integer is -1 all the same."""
+    """Statements for a device that flushes subnormal numbers: the floor of a tiny negative number is still -1."""
     return changed_statements(body, _floor)
 
 
@@ -57,7 +57,7 @@ def _floor(value: Scalar) -> Scalar | None:
 
 
 def with_exact_names(body: Statements, taken: Collection[str]) -> Statements:
-    """Statements in which all arithmetic on floats is in the declaration of a variable, or in what a store puts."""
+    """Statements in which all float arithmetic is in the initializer of a variable, or in the value of a store."""
     return _Namer(taken).run(body)
 
 
@@ -76,7 +76,7 @@ class _Namer:
             case Let() | Local() | SetLocal():
                 one = with_scalars(statement, lambda value: self._exact(value, is_covered=True))
             case Store(buffer=buffer):
-                # The function that rounds to a smaller float would be given the sum.
+                # The function that rounds to a smaller float would have the sum as its operand.
                 is_covered = not buffer.dtype.is_small_float
                 one = with_scalars(statement, lambda value: self._exact(value, is_covered=is_covered))
             case If():

@@ -1,7 +1,7 @@
-"""What the text of a shader needs of a device: a type or a function that the core of Vulkan does not promise.
+"""The features that the text of a shader needs of a device: types and functions that core Vulkan does not guarantee.
 
-Text is what decides: the printer narrows positions, support code has other ways where a device rounds otherwise. The
-words are few, and a compiler finds the same features in all shaders.
+The text decides, as the printer narrows positions and support code depends on how a device rounds. The words are few,
+and a compiler finds the same features in all shaders.
 """
 
 import re
@@ -24,7 +24,7 @@ _FEATURES = {feature: re.compile(rf"(?<![\w.])(?:{words})(?!\w)") for feature, w
 
 
 def features_of(text: str) -> frozenset[Feature]:
-    """What the functions in a text need.
+    """The features that the functions in a text need.
 
     >>> sorted(features_of("y.v[i] = float(double(x) / 3.0lf); /* int64_t */"))
     [<Feature.F64: 'f64'>]

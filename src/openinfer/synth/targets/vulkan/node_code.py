@@ -1,4 +1,4 @@
-"""One op call as shaders and launches of its own: what a simulator on a device runs for a node."""
+"""One op call as shaders and launches of its own: what an on-device simulator runs for a node."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,11 +26,11 @@ from openinfer.synth.targets.vulkan.shader import features, launch_code, shader
 
 
 def host_code() -> tuple[dict[str, str], tuple[str, ...]]:
-    """What runs such code, in C: files by their paths, and what a program is linked with."""
+    """The C host that runs such code: files by path, and the libraries to link."""
     packages = (VULKAN.package, "openinfer.synth.targets.gpu")
     found = [one for package in packages for one in (resources(package) / "host").iterdir()]
     files = {one.name: one.read_text(encoding="utf-8") for one in found if one.name.endswith((".c", ".h"))}
-    # Nothing is copied or moved there, and so no shader of a known number is asked for.
+    # Nothing is copied or moved here, so no shader with a fixed number is needed.
     files["device.h"] = f"#pragma once\n{device_header(VULKAN, group=1, kernels=0, axes=1)}"
     places = {name: f"include/{name}" if name.endswith(".h") else f"src/{name}" for name in sorted(files)}
     return {place: files[name] for name, place in places.items()}, LIBRARIES
@@ -38,7 +38,7 @@ def host_code() -> tuple[dict[str, str], tuple[str, ...]]:
 
 @dataclass(frozen=True)
 class WrittenLaunch:
-    """A launch as a shader, whose groups have so many threads."""
+    """A launch as a shader, with its number of threads per group."""
 
     launch: Launch
     code: LaunchCode
@@ -53,14 +53,14 @@ class NodeCode:
     launches: tuple[WrittenLaunch, ...]
     lanes: int
     buffers: tuple[Buffer, ...]
-    """Inputs, those of quantization included, then outputs, then memory that launches hand on."""
+    """Inputs, including those of quantization, then outputs, then memory passed between launches."""
     inputs: int
     outputs: int
     quantization: tuple[QuantizationInput, ...]
     needs: Requirement
 
     def at(self, sizes: Mapping[str, int]) -> NodeProgram:
-        """The program at values of its dynamic sizes."""
+        """The program for given dynamic sizes."""
         return NodeProgram(
             self.shaders,
             tuple(self._launch(one, sizes) for one in self.launches),
@@ -91,7 +91,7 @@ class CallWriter:
     structures: frozenset[type[Structure]]
 
     def code(self, record: OpRecord, call: Call, stored: Sequence[DType | None]) -> NodeCode:
-        """The code of a complete call; ``stored`` are the dtypes its operands really have."""
+        """The code of a complete call; ``stored`` are the actual dtypes of its operands."""
         lowered = lowered_call(record, call, stored)
         kernel = plain(lowered.kernel, self.structures)
         launches = scheduled(kernel, self.machine)

@@ -32,17 +32,17 @@ class VulkanProject(LaunchingProject):
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """The files of the code that are compiled."""
+        """The source files to compile."""
         return (f"src/{self.name}.c", *SOURCES)
 
     @property
     def shaders(self) -> Mapping[str, str]:
-        """The shaders by their paths, and what each is called in the program."""
+        """The shaders by path, with the name of each in the program."""
         return self._shaders.names
 
     @property
     def libraries(self) -> tuple[str, ...]:
-        """What a program is linked with."""
+        """Libraries to link."""
         return LIBRARIES
 
     def _kernel_count(self) -> int:

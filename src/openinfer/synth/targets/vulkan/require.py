@@ -15,13 +15,13 @@ from openinfer.synth.targets.vulkan.project import VulkanProject
 from openinfer.synth.targets.vulkan.shader import support_texts
 
 ARGUMENT_BYTES = 8 * PUSHED
-"""What a launch is given at once."""
+"""Bytes of arguments passed directly with a launch."""
 
 
 def requirements(
     project: VulkanProject, machine: SimtMachine, numerics: Numerics
 ) -> Iterator[tuple[Sequence[int], Requirement]]:
-    """What each launch needs, with the nodes that it computes."""
+    """The needs of each launch, with the nodes that it computes."""
     for used in project.kernels.used.values():
         needed = _requirement(used, machine, numerics)
         yield from ((step.nodes or (step.node,), needed) for step in used.steps)
@@ -33,7 +33,7 @@ def _requirement(used: UsedKernel, machine: SimtMachine, numerics: Numerics) -> 
 
 
 def _of_support(need: Need, numerics: Numerics) -> frozenset[Feature]:
-    """What a function of support code needs, with all that it calls."""
+    """The features that a support function needs, including those of all that it calls."""
     return _of_function(need, numerics) if isinstance(need, str) else features_of(need.text)
 
 

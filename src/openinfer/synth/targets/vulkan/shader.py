@@ -43,7 +43,7 @@ _EXTENSIONS = (
     "GL_KHR_shader_subgroup_shuffle",
 )
 COUNTED = "OI_COUNTED"
-"""Defined where launches wait for others by themselves."""
+"""Defined in shaders whose launches wait for others themselves."""
 _SHARED = (
     f"#ifdef {COUNTED}",
     "#pragma use_vulkan_memory_model",
@@ -54,13 +54,13 @@ _SHARED = (
     "#endif",
 )
 _PRESERVE = 'spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [4466], 4461, 32);'
-"""SignedZeroInfNanPreserve of 32 bits: a product with 0 is not 0 whatever the other factor is."""
+"""SignedZeroInfNanPreserve for 32 bits: a product with 0 is not always 0."""
 _DENORMAL = 'spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [4464], 4459, 32);'
-"""DenormPreserve of 32 bits: subnormal numbers are not taken for 0."""
+"""DenormPreserve for 32 bits: subnormal numbers are not flushed to 0."""
 
 
 def _prepared(kernel: Kernel, *, has_inverses: bool, is_flushing: bool) -> Kernel:
-    """With names for what it repeats and for what must be exact; the schedule has seen to its loops."""
+    """Names common subexpressions and arithmetic that must be exact; the schedule has already dealt with loops."""
     taken = {one.name for one in (*kernel.inputs, *kernel.outputs, *kernel.scratch)}
     body = with_factors(with_floors(kernel.body) if is_flushing else kernel.body)
     body = with_names(with_inverses(body) if has_inverses else body, taken)
@@ -83,7 +83,7 @@ def _templates(*, has_inverses: bool, is_flushing: bool, guard: LaunchGuard) -> 
 
 
 def launch_code(launch: Launch, name: str, numerics: Numerics) -> LaunchCode:
-    """A launch as a function of this name, for a device that rounds so."""
+    """A launch as a function of this name, for the numerics of a device."""
     late = LaunchGuard.LATE if has_statement(launch.kernel, Unfailed) else LaunchGuard.FIRST
     guard = late if launch.is_guarded else LaunchGuard.NONE
     dialect = glsl(numerics, guard, is_early=has_statement(launch.kernel, Ready))
@@ -94,17 +94,17 @@ def launch_code(launch: Launch, name: str, numerics: Numerics) -> LaunchCode:
 
 
 def has_statement(kernel: Kernel, kind: type[Statement]) -> bool:
-    """Whether a launch has such a statement somewhere."""
+    """Whether a launch contains a statement of this type."""
     return any(isinstance(one, kind) for one in walk(kernel.body))
 
 
 def printed_launch(kernel: Kernel, name: str, _parts: int, *, numerics: Numerics) -> Printed:
-    """A launch of a project, which looks whether an earlier one has failed."""
+    """A launch of a project, which checks whether an earlier one has failed."""
     return launch_code(Launch(kernel, 0, is_guarded=True), name, numerics).code
 
 
 def _with_shared_names(kernel: Kernel, name: str) -> Kernel:
-    """Memory of groups is declared outside of functions, of which a shader may have several."""
+    """Makes names of shared memory unique: it is declared outside functions, and a shader may have several of these."""
     shared = {one.name: replace(one, name=f"{name}_{one.name}") for one in kernel.scratch if one.space is Space.GROUP}
     return with_buffers(kernel, shared) if shared else kernel
 
@@ -122,32 +122,32 @@ def shader(launches: Sequence[LaunchCode], group: int, numerics: Numerics, main:
 
 
 def functions(launches: Sequence[LaunchCode], numerics: Numerics) -> list[str]:
-    """The functions of launches, after those of support code that they call."""
+    """The functions of launches, after the support functions that they call."""
     needs = {need for one in launches for need in one.code.needs}
     return [*support_texts(needs, numerics), *(one.code.text for one in launches)]
 
 
 def support_texts(needs: Iterable[Need], numerics: Numerics) -> list[str]:
-    """Support code for a device that rounds so, behind what it must know."""
+    """Support code for the numerics of a device, after the macros that it depends on."""
     known = known_words(numerics)
     support = support_code(needs, known)
     return [*(f"#define {word} {value}" for word, value in known.items() if word in support), support]
 
 
 def features(launch: LaunchCode, numerics: Numerics) -> frozenset[Feature]:
-    """What a launch needs of a device that rounds so."""
+    """The features that a launch needs, for the numerics of a device."""
     return features_of("\n".join(functions([launch], numerics))) | {Feature.ADDRESSES}
 
 
 def group_line(group: int) -> str:
-    """How a shader says how many threads a group has."""
+    """The line that declares the threads per group of a shader."""
     return f"layout(local_size_x = {group}) in;\n"
 
 
 def head(numerics: Numerics, *, is_shared: bool = False) -> str:
-    """What every shader has behind its first line: the extensions, memory and arguments.
+    """What every shader has after its first line: extensions, buffer types and arguments.
 
-    Where others write memory while a launch runs, the memory model of Vulkan has words for that.
+    With ``is_shared``, others may write memory while a launch runs, which takes Vulkan's memory model.
     """
     lines = [*_SHARED] * is_shared
     lines += [f"#extension {one} : require" for one in _EXTENSIONS]

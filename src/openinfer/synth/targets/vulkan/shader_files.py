@@ -1,4 +1,4 @@
-"""The shaders of a project as files: one for each launch, and what they share."""
+"""The shader files of a project: one for each launch, and the code that they share."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -154,25 +154,25 @@ _FIXED = {"copy": _COPY, "cells": _CELLS}
 
 
 def _counts(used: UsedKernel) -> bool:
-    """Whether groups of a launch wait for those before, and are counted when they end."""
+    """Whether the groups of a launch wait for earlier ones, and are counted when they end."""
     return has_statement(used.kernel, Ready)
 
 
 @dataclass(frozen=True)
 class ShaderFiles:
-    """Prints these files once the source has been, which says what it launches."""
+    """Prints the shader files, once printing the source has determined what it launches."""
 
     name: str
     kernels: KernelLibrary
     group: int
-    """Threads of a group, where a launch does not say."""
+    """Threads per group, unless a launch sets them."""
     numerics: Numerics
     title: Callable[[int], str]
-    """A node in words."""
+    """Describes a node."""
 
     @property
     def names(self) -> dict[str, str]:
-        """The files of shaders, in the order of their numbers, and what each is called in the program."""
+        """The shader files, in the order of their numbers, with the name of each in the program."""
         found = {f"shaders/{one}.comp": f"{self.name}_{one}" for one in _FIXED}
         for used in self.kernels.used.values():
             found[f"shaders/{used.name.removeprefix(f'{self.name}_')}.comp"] = used.name
@@ -180,12 +180,12 @@ class ShaderFiles:
 
     @property
     def _counted(self) -> set[str]:
-        """The launches whose groups wait and are counted; where there are some, copies are between them."""
+        """The launches whose groups wait and are counted; if there are any, so are the copies between them."""
         found = {one.name for one in self.kernels.used.values() if _counts(one)}
         return found | {f"{self.name}_copy"} if found else found
 
     def files(self, banner: str) -> dict[str, str]:
-        """The shaders, and what all of them include."""
+        """The shaders, and the file that all of them include."""
         used = {one.name: one for one in self.kernels.used.values()}
         begin = f"\n{group_line(self.group)}{_GIVEN}"
         fixed = {f"{self.name}_{one}": begin + text for one, text in _FIXED.items()}
@@ -206,7 +206,7 @@ class ShaderFiles:
         return f"\n{group_line(group_of(used.kernel, self.group))}\n{folded(text)}"
 
     def table(self) -> str:
-        """The source that has all shaders, once they are compiled."""
+        """The source that contains all compiled shaders."""
         headers = [f'#include "{name}.h"' for name in self.names.values()]
         flags = {name: "true" if name in self._counted else "false" for name in self.names.values()}
         rows = [f"    {{ {name}, sizeof {name}, {flag} }}," for name, flag in flags.items()]

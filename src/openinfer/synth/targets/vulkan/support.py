@@ -1,4 +1,4 @@
-"""Support code in GLSL, which has no hexadecimal floats and takes a number without a suffix for one of 32 bits."""
+"""Support code in GLSL, which has no hexadecimal floats and reads numbers without a suffix as 32-bit."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -9,7 +9,7 @@ from openinfer.synth.targets.cstyle.integers import INTEGERS, integer_functions
 from openinfer.synth.targets.cstyle.support import Definition, Need, Support, SupportFunction
 
 EXTENSIONS = ("GL_EXT_shader_explicit_arithmetic_types",)
-"""What a shader with support code must require."""
+"""Extensions that a shader with support code must require."""
 
 
 @cache
@@ -20,16 +20,16 @@ def _generated() -> Mapping[str, Definition]:
 
 
 def _remainder(dtype: DType) -> SupportFunction:
-    """What a quotient leaves: GLSL does not say what ``%`` is of negative numbers, and drivers differ."""
+    """Integer remainder: GLSL does not define ``%`` for negative numbers, and drivers differ."""
     own, name = INTEGERS[dtype.name], f"oi_rem_{dtype.name}"
     value = f"b == -1 ? {own}(0) : {own}(a - {own}(a / b) * b)"
     return SupportFunction(name, (), f"OI_FUNCTION {own} {name}({own} a, {own} b) {{ return {value}; }}\n")
 
 
 def _packed_functions(dtype: DType) -> Iterable[SupportFunction]:
-    """Elements that share words, the first in the lowest bits. Codes of t1 are 0 for -1 and 1 for 1.
+    """Loads and stores of packed elements, the first in the lowest bits. Codes of t1 are 0 for -1 and 1 for 1.
 
-    Threads that store to one word do so by atomics, each to the bits of its own element.
+    Threads that store to the same word use atomics, each for the bits of its own element.
     """
     own, bits = INTEGERS[dtype.compute.name], dtype.bits
     mask, half, count = (1 << bits) - 1, 1 << (bits - 1), 32 // bits
@@ -64,15 +64,15 @@ _TOKEN = re.compile(rf"(?P<number>{_HEXADECIMAL}|{_DECIMAL})(?P<suffix>[a-zA-Z]*
 
 
 def support_code(needs: Iterable[Need], known: Mapping[str, int] | None = None) -> str:
-    """The definitions in GLSL of these functions and all they call, in an order that compiles.
+    """GLSL definitions of these functions and of all that they call, in an order that compiles.
 
-    ``known`` are words of their conditions, with values.
+    ``known`` has the values of words in their conditions.
     """
     return with_glsl_numbers(SUPPORT.knowing(known or {}).code(needs))
 
 
 def with_glsl_numbers(text: str) -> str:
-    """A text with the numbers of C as GLSL writes them: the same values, in the same types.
+    """A text with C numbers rewritten for GLSL: the same values, in the same types.
 
     >>> with_glsl_numbers("x * 0x1.8p52 + 0.5f; u & 0xfffffffffffffu; y2 << 3")
     'x * 6755399441055744.0lf + 0.5f; u & 0xffffffffffffful; y2 << 3'
@@ -83,12 +83,12 @@ def with_glsl_numbers(text: str) -> str:
 def _number(digits: str, suffix: str) -> str:
     is_hexadecimal = digits[:2] in ("0x", "0X")
     if re.search(r"[pP]" if is_hexadecimal else r"[.eE]", digits):
-        # The shortest digits that are read back as the same number: 17 at most.
+        # The shortest digits that read back as the same number: 17 at most.
         value = float.fromhex(digits) if is_hexadecimal else float(digits)
         return f"{value!r}{suffix if suffix in ('f', 'F') else 'lf'}"
     if "l" in suffix.lower():
         return digits + suffix
-    # A number of C has the first type that it fits; one of GLSL has that of its suffix.
+    # A number in C has the first type that it fits; one in GLSL has the type of its suffix.
     is_unsigned = suffix.lower() == "u"
     bits = 32 if is_unsigned or is_hexadecimal else 31
     return digits + ("u" if is_unsigned else "") + ("l" if int(digits, 0) >= 2**bits else "")

@@ -1,15 +1,15 @@
-"""How GLSL says what threads do."""
+"""Thread operations in GLSL."""
 
 from openinfer.dtypes import DType
 from openinfer.synth.targets.gpu.threads import ThreadWords
 from openinfer.synth.targets.vulkan.dialect import TYPES, WORDS
 
 WIDE_TYPES = (("oi_pairs", "uvec2", 8), ("oi_quads", "uvec4", 16))
-"""Memory in accesses of two and four words: its type, that of an access, and how it is aligned."""
+"""Accesses of two and four words: the buffer type, the type of an access, and its alignment."""
 
 
 def _shuffled(dtype: DType, value: str, mask: int, _width: int) -> str:
-    """Types that not every device exchanges go as words."""
+    """Types that not every device can shuffle are exchanged as words."""
     match dtype.name:
         case "f32" | "i32" | "u32" | "bool":
             return f"subgroupShuffleXor({value}, {mask}u)"

@@ -1,4 +1,4 @@
-"""Sums of windows of bytes that are lists of groups of four, in C: the copy into groups, and tiles of sums."""
+"""Sums of byte windows that are offset lists of groups of four, in C: the copy into groups, and tiles of sums."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from openinfer.synth.targets.cstyle.scalars import ScalarPrinter
 from openinfer.synth.targets.cstyle.support import Need
 
 _SHUFFLED = 15
-"""The last byte of those that one shuffle chooses from."""
+"""The last byte that one shuffle can select."""
 
 
 @dataclass(frozen=True)
@@ -44,13 +44,13 @@ class Quads:
         return 3 * self.stride + 3 * self.dilation <= _SHUFFLED
 
     def _bytes(self, count: int) -> str:
-        """The bytes of the groups of four windows, in each 16 of a vector."""
+        """The byte indices of the groups of four windows, for each 16 bytes of a vector."""
         each = [self.stride * at + self.dilation * j for at in range(4) for j in range(GROUP)]
         return ", ".join(map(str, each * (count // 16)))
 
     @property
     def text(self) -> str:
-        """Its definition. Vectors of groups are written while there are bytes to read; that may be more than count."""
+        """Its definition. While there are bytes to read, it writes vectors of groups, possibly more than ``count``."""
         flip = f" ^ {FLIP}" if self.dtype != self.made else ""
         kind, made, s, d = ELEMENTS[self.dtype], ELEMENTS[self.made], self.stride, self.dilation
         place = f"at + {'' if s == 1 else f'{s} * '}n"
@@ -87,7 +87,7 @@ class Quads:
         return header + own if self._is_shuffled else own
 
     def _checked(self, place: str, flip: str, made: str) -> list[str]:
-        """One group, of which some bytes may lie outside."""
+        """One group, some bytes of which may be out of bounds."""
         return [
             f"        for (int j = 0; j < {GROUP}; ++j) {{",
             f"            const int64_t from = {place};",
@@ -96,7 +96,7 @@ class Quads:
         ]
 
     def _avx512(self, place: str, flip: str) -> list[str]:
-        """16 groups: each four of them are chosen from 16 bytes."""
+        """16 groups: every four of them are selected from 16 bytes."""
         words = ", ".join(str(self.stride * lane + word) for lane in range(4) for word in range(4))
         chosen = "_mm512_shuffle_epi8(_mm512_permutexvar_epi32(words, _mm512_loadu_si512(x + " + place + ")), bytes)"
         bits = f"_mm512_xor_si512({chosen}, _mm512_set1_epi8(-{FLIP}))" if flip else chosen
@@ -111,7 +111,7 @@ class Quads:
         ]
 
     def _avx2(self, place: str, flip: str) -> list[str]:
-        """Eight groups: each four of them are chosen from 16 bytes."""
+        """Eight groups: every four of them are selected from 16 bytes."""
         ahead = 4 * self.stride
         loads = [f"_mm_loadu_si128((const __m128i *)(const void *)(x + {place}{more}))" for more in ("", f" + {ahead}")]
         bits = "_mm256_shuffle_epi8(both, bytes)"
@@ -130,7 +130,7 @@ class Quads:
 
 @dataclass(frozen=True)
 class ByteTapTile:
-    """The function that computes a tile of sums: each row of weights meets the groups of all windows."""
+    """The function that computes a tile of sums: each row of weights is multiplied with the groups of all windows."""
 
     left: str
     right: str
@@ -145,12 +145,12 @@ class ByteTapTile:
 
     @property
     def dot(self) -> Dot:
-        """What its sums are made of."""
+        """The dot product that it accumulates."""
         return Dot(self.left, self.right, self.lanes)
 
     @property
     def needs(self) -> tuple[Need, ...]:
-        """The products."""
+        """The dot product."""
         return (self.dot,)
 
     @property
@@ -208,7 +208,7 @@ class ByteTapTile:
 
 
 def byte_tap_lines(one: Contraction, taps: ByteTaps, scalars: ScalarPrinter) -> list[str]:
-    """The lines of a contraction of bytes whose windows are lists of offsets."""
+    """The lines of a contraction of bytes whose windows are offset lists."""
     return list(_ByteTapLines(one, taps, scalars).lines())
 
 
@@ -223,7 +223,7 @@ class _ByteTapLines:
 
     @property
     def _fill(self) -> str:
-        """A byte of a border, as it is copied."""
+        """A byte of a border, as stored in the copy."""
         value = self._taps.fill
         if self._taps.is_flipped:
             value ^= FLIP
@@ -234,7 +234,7 @@ class _ByteTapLines:
         return str(value)
 
     def lines(self) -> Iterator[str]:
-        """The copy into groups, what flipped bytes add, and the tiles."""
+        """The copy into groups, the contribution of flipped bytes, and the tiles."""
         taps = self._taps
         offsets = ", ".join(map(str, taps.offsets))
         yield "{"
@@ -257,7 +257,7 @@ class _ByteTapLines:
     # --- copies -----------------------------------------------------------------------------------------------------
 
     def _copies(self) -> Iterator[str]:
-        """Groups of all rows, those of each channel, group and remainder after the other, in the order of memory."""
+        """Groups of all rows: by channel, group and phase, in memory order."""
         taps, index = self._taps, self._index
         start = self._scalars.position(plane_start(self._one, taps).scalar())
         yield f"{_type(taps.quads.dtype.name)} *to = {taps.quads.name};"
@@ -277,7 +277,7 @@ class _ByteTapLines:
             yield "}"
 
     def _plane(self, group: int, phase: int, begin: int) -> Iterator[str]:
-        """The rows of one remainder, and one group of four of each row of windows."""
+        """The rows of one phase, with one group of four of each row of windows."""
         taps = self._taps
         row, at = taps.row, taps.last.first + taps.last.dilation * GROUP * group
         if row is None:
@@ -306,7 +306,7 @@ class _ByteTapLines:
         )
         is_flat = row.stride == last.stride == 1 and last.count == last.extent
         if is_flat:
-            # Rows run on into each other; what a window sees of its neighbours is a border.
+            # Rows are contiguous; what a window would read of adjacent rows is patched with the border.
             source = f"plane + ({self._source(row, phase, 'first')}) * {last.extent}"
             target = f"{_plus('to', begin)} + first * {width}"
             yield self._call(source, at, target, f"(last - first) * {last.count}")
@@ -322,7 +322,7 @@ class _ByteTapLines:
         yield "}"
 
     def _source(self, row: Along, phase: int, line: str) -> str:
-        """The row of the plane that a line of a remainder is."""
+        """The row of the plane for a line of a phase."""
         text = line
         if self._taps.bands > 1:
             text += f" + {BAND.name} * {row.count * row.stride}"
@@ -330,7 +330,7 @@ class _ByteTapLines:
         return text if away == 0 else f"{text} {'+' if away > 0 else '-'} {abs(away)}"
 
     def _lines_seen(self, row: Along, phase: int) -> tuple[str, str]:
-        """The lines of a band that are rows of the plane: from the first to before the last."""
+        """The range of lines of a band that are rows of the plane: the first, and one past the last."""
         taps, away = self._taps, phase + row.first
         if taps.bands == 1:
             low = min(max(-(away // row.stride), 0), row.places)
@@ -342,7 +342,7 @@ class _ByteTapLines:
         return f"{first} > 0 ? {first} : 0", f"{last} < {row.places} ? {last} : {row.places}"
 
     def _border(self, begin: int, first: str, last: str) -> Iterator[str]:
-        """Lines that are no rows of the plane."""
+        """Lines outside the plane."""
         width = self._taps.last.count * GROUP
         low = "0" if first == "0" else f"{first} * {width}"
         high = str(int(last) * width) if last.isdecimal() else f"{last} * {width}"
@@ -350,7 +350,7 @@ class _ByteTapLines:
         yield f"for ({self._index} k = {low}; k < {high}; ++k) to[{place}] = {self._fill};"
 
     def _patches(self, group: int, to: str, begin: int = 0) -> Iterator[str]:
-        """The bytes of a row's groups that windows see of a border."""
+        """The bytes of a row's groups that belong to a border."""
         own = self._taps.last
         for window in range(own.count):
             for j in range(GROUP):
@@ -371,7 +371,7 @@ class _ByteTapLines:
     # --- sums -------------------------------------------------------------------------------------------------------
 
     def _weights(self) -> tuple[str, int]:
-        """Where the weights of the first row are, and how far apart rows are."""
+        """The start of the weights of the first row, and the stride of rows."""
         one, length = self._one, GROUP * len(self._taps.offsets)
         place = position(one.b, one.b_index)
         assert place is not None
@@ -380,7 +380,7 @@ class _ByteTapLines:
         return offset_from(one.b.name, self._scalars.position(outer.scalar())), length
 
     def _start(self) -> Iterator[str]:
-        """What sums begin with: less than 0 by what flipped bytes add."""
+        """The initial values of sums: minus the contribution of flipped bytes."""
         weights, length = self._weights()
         if not self._taps.is_flipped:
             yield f"const uint32_t start[{self._rows}] = {{0}};"
@@ -437,7 +437,7 @@ def _plus(pointer: str, count: int) -> str:
 
 
 def _times(pointer: str, count: str, each: int) -> str:
-    """A pointer so many steps further."""
+    """A pointer advanced by ``count`` strides."""
     if count == "0":
         return pointer
     if count.isdecimal():

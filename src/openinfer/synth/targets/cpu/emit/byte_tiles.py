@@ -1,8 +1,8 @@
-"""The inner loops of contractions of bytes in C: tiles of i32 sums that stay in registers.
+"""Inner loops of byte contractions in C: tiles of i32 accumulators that stay in registers.
 
-Four neighbours along a sum are one group, which lies in 32 bits: those of a row are spread over a vector, those of
-columns are in its lanes. AVX-512 VNNI multiplies a u8 and an i8 and adds all four products; elsewhere two and two are
-widened to 16 bits, multiplied and added, which is exact as well, or four times one. Sums wrap: they are unsigned.
+Four adjacent elements along a sum form a group of 32 bits: that of a row is broadcast to a vector, those of columns are
+in its lanes. AVX-512 VNNI multiplies a u8 and an i8 and adds all four products; elsewhere bytes are widened to 16 bits,
+multiplied and added in pairs, which is exact as well, or one at a time. Sums wrap: they are unsigned.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from openinfer.synth.targets.cstyle.support import Need
 
 @dataclass(frozen=True)
 class GroupVector:
-    """Lanes of 32 bits: sums, or groups of four bytes."""
+    """Lanes of 32 bits: accumulators, or groups of four bytes."""
 
     lanes: int
 
@@ -28,7 +28,7 @@ class GroupVector:
 
     @property
     def spread(self) -> str:
-        """The macro that puts four bytes into every lane."""
+        """The macro that broadcasts four bytes to every lane."""
         return f"oi_spread_x{self.lanes}"
 
     @property
@@ -38,7 +38,7 @@ class GroupVector:
 
     @property
     def text(self) -> str:
-        """The type, the same with signs, and the macro."""
+        """The type, its signed version, and the macro."""
         lanes, traits = self.lanes, "aligned(1), may_alias"
         return f"""#if defined(__GNUC__)
 typedef uint32_t {self.name} __attribute__((vector_size({lanes * 4}), {traits}));
@@ -52,7 +52,7 @@ typedef uint32_t oi_fours_x{lanes} __attribute__(({traits}));
 
 @dataclass(frozen=True)
 class Dot:
-    """The macro that adds to sums the four products of each lane of two vectors, of these dtypes."""
+    """The macro that adds the four products in each lane of two vectors, of these dtypes, to accumulators."""
 
     left: str
     right: str
@@ -65,7 +65,7 @@ class Dot:
 
     @property
     def vector(self) -> GroupVector:
-        """What it takes, and gives."""
+        """The type of its operands and of its result."""
         return GroupVector(self.lanes)
 
     @property
@@ -75,7 +75,7 @@ class Dot:
 
     @property
     def text(self) -> str:
-        """Its definition: by instructions, or in plain arithmetic."""
+        """Its definition, with instructions or in plain arithmetic."""
         head = f"#define {self.name}(a, b, s)"
         about = "/* The sums s, and in each lane four products of a and b more. */"
         sets = [(one.header, one.dots.get((self.left, self.right), ())) for one in sets_of(self.lanes * 4)]
@@ -90,7 +90,7 @@ class Dot:
 
 
 def _byte(dtype: str, value: str, at: int, lanes: int) -> str:
-    """One byte of each lane as 32 bits."""
+    """One byte of each lane, extended to 32 bits."""
     if dtype == "u8":
         return f"(({value}) >> {8 * at} & 255)"
     return f"(oi_u32x{lanes})((oi_i32x{lanes})(({value}) << {24 - 8 * at}) >> 24)"
@@ -109,12 +109,12 @@ class _OfBytes:
 
     @property
     def dot(self) -> Dot:
-        """What its sums are made of."""
+        """The dot product that it accumulates."""
         return Dot(self.left, self.right, self.lanes)
 
     @property
     def needs(self) -> tuple[Need, ...]:
-        """The products."""
+        """The dot product."""
         return (self.dot,)
 
 
@@ -195,7 +195,7 @@ def _tile(tile: ByteTile) -> str:
 
 
 def _products(tile: ByteTile, split: int) -> list[str]:
-    """One group of all sums: the columns are loaded once, every row's four bytes meet all of them."""
+    """One group of all sums: loads the columns once, and multiplies them with the four bytes of each row."""
     vector, dot, mark = tile.dot.vector, tile.dot.name, f"_{split}" if split else ""
     ahead = f" + {GROUP * split} * width" if split else ""
     places = [f" + {GROUP * tile.lanes * column}" if column else "" for column in range(tile.vectors)]
@@ -211,7 +211,7 @@ def _products(tile: ByteTile, split: int) -> list[str]:
 
 
 def _flips(flips: Flips) -> str:
-    """What a row adds to the sums whose every byte is the bit that is flipped."""
+    """The sums of a row in which every byte is just the flipped bit."""
     vector, dot, lanes, vectors = flips.dot.vector.name, flips.dot.name, flips.lanes, flips.vectors
     width = lanes * vectors
     byte = FLIP if flips.left == "u8" else -FLIP
@@ -249,7 +249,7 @@ def _flips(flips: Flips) -> str:
 
 @dataclass(frozen=True)
 class Grouping:
-    """The function that puts a panel of columns into groups: ``to[k][n][j] = from[k][j][n]``."""
+    """The function that groups a panel of columns: ``to[k][n][j] = from[k][j][n]``."""
 
     dtype: str
     columns: int

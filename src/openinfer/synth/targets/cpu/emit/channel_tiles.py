@@ -1,4 +1,4 @@
-"""Windows over contiguous channels in C: tiles of some neighbouring windows and of all channels that fit."""
+"""Windows over contiguous channels in C: tiles of some adjacent windows and of as many channels as fit."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _AT = ScalarVar("at")
 
 @dataclass(frozen=True)
 class VectorFma:
-    """The product of two vectors that is added to another without rounding it."""
+    """The fused multiply-add of three vectors."""
 
     vector: VectorType
 
@@ -40,7 +40,7 @@ class VectorFma:
         dtype = self.vector.dtype
         sets = sets_of(self.vector.lanes * (4 if dtype == "f32" else 8))
         head = f"#define {self.name}(a, b, c)"
-        # The vector's own definition has the header.
+        # The vector's own definition includes the header.
         found = [(None, one.vector_fma[dtype]) for one in sets if dtype in one.vector_fma]
         lines = chosen(found, lambda one: [f"{head} {one.forms[0]}"], [f"{head} ((a) * (b) + (c))"])
         return "\n".join(["#if defined(__GNUC__)", *lines, "#endif"]) + "\n"
@@ -48,7 +48,7 @@ class VectorFma:
 
 @dataclass(frozen=True)
 class ChannelTile:
-    """The function that computes a tile: ``rows`` neighbouring windows with ``taps`` elements of a row each."""
+    """The function that computes a tile: ``rows`` adjacent windows with ``taps`` elements of a row each."""
 
     dtype: str
     lanes: int
@@ -71,7 +71,7 @@ class ChannelTile:
 
     @property
     def needs(self) -> tuple[Need, ...]:
-        """Its vectors, and their products."""
+        """Its vectors, and their multiply-add."""
         return (self.vector, VectorFma(self.vector))
 
     @property
@@ -126,7 +126,7 @@ class ChannelTile:
             yield f"w{tap} = *(const {self.vector.name} *)(b{ahead})"
 
     def _steps(self) -> Iterator[str]:
-        """Every place of a line is loaded once, and meets the weights of all windows that see it."""
+        """Loads every place of a line once, and multiplies it with the weights of all windows that read it."""
         fma = VectorFma(self.vector).name
         for at, place in enumerate(self.places):
             met = [
@@ -173,7 +173,7 @@ class _ChannelLines:
         self._kind = scalars.dialect.type_of(one.accumulator)
 
     def lines(self) -> Iterator[str]:
-        """Tiles of neighbouring windows, and in each all channels."""
+        """Tiles of adjacent windows, and all channels in each."""
         tile, row = self._tile, self._row
         zeros = "; zeros where they see what is outside" if tile.zeros is not None else ""
         yield "{"
@@ -197,7 +197,7 @@ class _ChannelLines:
         yield "}"
 
     def _seen(self, *, is_single: bool) -> Iterator[str]:
-        """Where each line of the windows is, place by place."""
+        """Pointers to each line of the windows, place by place."""
         tile, depth = self._tile, 0
         yield f"const {self._kind} *seen[{tile.lines * len(tile.places)}];"
         line: Scalar = index(0)
@@ -230,12 +230,12 @@ class _ChannelLines:
 
     @staticmethod
     def _inside(axis: Along, name: str) -> list[str]:
-        """When a place is an element of the input, as far as there is doubt."""
+        """The bounds checks of a place, except those that always hold."""
         last = axis.first + axis.stride * (axis.count - 1) + axis.furthest
         return [f"{name} >= 0"] * (axis.first < 0) + [f"{name} < {axis.extent}"] * (last >= axis.extent)
 
     def _position(self) -> Scalar:
-        """Where the first channel is at a place of all axes."""
+        """The position of the first channel at a place of all axes."""
         total: Scalar = index(0)
         for at, (axis, _) in enumerate(self._tile.axes):
             total = total + _place(at) * index(self._one.a.steps[axis])

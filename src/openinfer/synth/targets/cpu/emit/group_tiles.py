@@ -1,6 +1,6 @@
-"""Tiles of integers in groups: the sum of a group is multiplied with the scales of its columns, and then added up.
+"""Tiles of group-quantized integers: the sum of a group is multiplied with the scales of its columns, then accumulated.
 
-Where groups have offsets, too, the sum of the row's numbers in a group is multiplied with these.
+If groups have offsets, too, these are multiplied with the sum of the row's elements in the group.
 """
 
 from collections.abc import Iterator
@@ -20,14 +20,14 @@ from openinfer.synth.targets.cstyle.support import Need
 _LINE = 64
 """The bytes of a cache line."""
 _AHEAD = 1024
-"""How far ahead, in bytes, integers are asked for: as many as are multiplied while memory answers."""
+"""The prefetch distance in bytes: about what is multiplied during the latency of memory."""
 SCALE_TYPES = {"f32": "float", "f16": "uint16_t"}
 """The C types of scales in memory."""
 
 
 @dataclass(frozen=True)
 class GroupTile:
-    """The function that computes a tile of ``tile.stored`` integers, ``group`` of which share scales and offsets."""
+    """The function that computes a tile of ``tile.stored`` integers; ``group`` of them share scales and offsets."""
 
     tile: FloatTile
     group: int
@@ -42,7 +42,7 @@ class GroupTile:
 
     @property
     def needs(self) -> tuple[Need, ...]:
-        """What the tile needs, and how scales are loaded."""
+        """The needs of the tile, and the loads of scales."""
         return (*self.tile.needs, *((HalfLoad("f16", self.tile.lanes),) if self.scales == "f16" else ()))
 
     @property
@@ -95,20 +95,20 @@ class GroupTile:
                 yield f"    *({vector.name} *)(c + {row} * c_row + {column * tile.lanes}) = t{row}_{column};"
 
     def _ahead(self, splits: int) -> Iterator[str]:
-        """Asks for what is read a little later: processors look ahead by themselves only up to the end of a page."""
+        """Prefetches what is read a little later: hardware prefetching stops at the end of a page."""
         row = self.tile.width // 2 if self.tile.is_bare else self.tile.width
         for line in range(0, splits * row, _LINE):
             yield f"            __builtin_prefetch((const void *)((uintptr_t)b + {_AHEAD + line}));"
 
     def _added(self, splits: int) -> Iterator[str]:
-        """The sums of a group, times the scales, and what offsets add."""
+        """Accumulates the sums of a group, times the scales, and the contribution of the offsets."""
         tile = self.tile
         for column in range(tile.vectors):
             for name in ("scale", "offset")[: 1 + self.is_affine]:
                 yield f"        const {tile.vector.name} {name}{column} = {self._loaded(name, column)};"
             for row in range(tile.rows):
                 total = " + ".join(sum_name(row, column, split) for split in range(splits))
-                # Upper halves of bytes are 16 times what they stand for.
+                # High nibbles are loaded as 16 times their value.
                 scale = f"(scale{column} * 0.0625f)" if tile.is_bare and column % 2 else f"scale{column}"
                 yield f"        t{row}_{column} += ({total}) * {scale};"
                 if self.is_affine:

@@ -1,4 +1,4 @@
-"""Panels that are stored as integers, in C: made floats for all rows at once, or as they are used."""
+"""Panels that are stored as integers, in C: converted to floats for all rows at once, or as they are used."""
 
 from openinfer.loops.ir import Buffer, Const
 from openinfer.synth.targets.cpu.emit.tiles import SHIFT
@@ -9,12 +9,12 @@ from openinfer.synth.targets.cstyle.code import ExprText, joined
 
 
 def integers(tiling: Tiling) -> Integers | None:
-    """The integers that columns are stored as, if they are."""
+    """The integers that columns are stored as, if any."""
     return integers_of(tiling.one, tiling.product.right.buffer) if tiling.tile.has_panels else None
 
 
 def is_shifted(tiling: Tiling) -> bool:
-    """Whether integers are read as 8 more than they are."""
+    """Whether integers are read as 8 more than their value."""
     return are_halves(tiling) and tiling.product.right.buffer.dtype.kind == "int"
 
 
@@ -25,12 +25,12 @@ def has_zero(tiling: Tiling) -> bool:
 
 
 def are_halves(tiling: Tiling) -> bool:
-    """Whether two columns share bytes."""
+    """Whether pairs of columns share bytes."""
     return integers(tiling) is not None and tiling.product.right.buffer.dtype.is_packed
 
 
 def stored_panel(tiling: Tiling, place: ExprText) -> tuple[str, str]:
-    """A stored panel, at a position; one of integers is converted to floats for all rows at once, or as it is used."""
+    """A stored panel at a position; integers are converted to floats for all rows at once, or as they are used."""
     tile, buffer, found, is_half = tiling.tile, tiling.product.right.buffer, integers(tiling), are_halves(tiling)
     if found is None:
         return offset_from(buffer.name, place), str(tile.columns)
@@ -47,7 +47,7 @@ def stored_panel(tiling: Tiling, place: ExprText) -> tuple[str, str]:
 
 
 def _zero_points(tiling: Tiling, found: Integers) -> None:
-    """What is subtracted from the integers of each column."""
+    """The values subtracted from the integers of each column."""
     tile = tiling.tile
     zero = Const(0, tiling.one.accumulator) if found.zero is None else found.zero
     value = as_one(zero, tiling.product.columns, tiling.panel + COLUMN)
@@ -60,7 +60,7 @@ def _zero_points(tiling: Tiling, found: Integers) -> None:
 
 
 def _as_floats(tiling: Tiling, right: Buffer, row: int) -> None:
-    """All integers of a panel as floats, in separate memory, with the size of a row in bytes."""
+    """Converts all integers of a panel to floats, in scratch memory; ``row`` is the size of a row in bytes."""
     tile, before, found = tiling.tile, tiling.depth, integers(tiling)
     groups = None if found is None else found.groups
     if groups is None:
@@ -70,7 +70,7 @@ def _as_floats(tiling: Tiling, right: Buffer, row: int) -> None:
         _open_group(tiling, groups, right, row)
 
     def real(integer: str, at: str) -> str:
-        """The number that an integer of a column stands for."""
+        """The value that an integer of a column stands for."""
         if groups is None:
             return f"{integer} - zero[{at}]" if has_zero(tiling) else integer
         moved = f"({integer} - 8.0f)" if is_shifted(tiling) else integer
@@ -96,7 +96,7 @@ def _as_floats(tiling: Tiling, right: Buffer, row: int) -> None:
 
 
 def _open_group(tiling: Tiling, groups: GroupScales, right: Buffer, row: int) -> None:
-    """The loops over groups and their terms; scales and offsets of the columns are made floats once for a group."""
+    """Opens the loops over groups and their terms; converts the scales and offsets of columns once per group."""
     tile, (group, _) = tiling.tile, tiling.product.inner.vars
     tiling.open(loop(tiling.index, group.name, tiling.product.inner.extents[0]))
     for name, load in zip(("scale", "offset"), groups.loads, strict=False):

@@ -1,4 +1,4 @@
-"""Reduction loops in C: neighbours accumulate in separate lanes, which compilers turn into vectors."""
+"""Reduction loops in C: adjacent iterations accumulate in separate lanes, which compilers vectorize."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -13,7 +13,7 @@ from openinfer.synth.targets.cstyle.statements import has_choices
 from openinfer.synth.targets.cstyle.templates import KernelWriter
 
 _PLACES = ("lane", *map(str, range(2)), *(f"lane + {1 << bit}" for bit in range(1, LANES.bit_length() - 1)))
-"""How lanes are written, in loops over them and at the end."""
+"""The subscripts of lanes, in loops over them and at the end."""
 _IN_VECTORS = "#pragma GCC unroll 1 /* unrolled, gcc 12 makes no vectors of choices */"
 
 
@@ -58,7 +58,7 @@ def _in_lanes(loop: For, found: Sequence[Reduction], whole: str, writer: KernelW
 
 
 def _joined(found: Sequence[Reduction], scalars: ScalarPrinter) -> Iterator[str]:
-    """Combines the lanes by halves, since a serial sum would wait for each; then the initial value."""
+    """Combines the lanes by halves, since a serial sum would be latency-bound, and then with the initial value."""
     for one in found:
         half = LANES // 2
         while half:
@@ -76,7 +76,7 @@ def _type(one: Reduction, scalars: ScalarPrinter) -> str:
     op = one.update.value.op if isinstance(one.update.value, Binary) else ""
     names = [_lane(one, place).name for place in _PLACES]
     kind = scalars.widths.partial(one.var, names, is_product=op == "mul")
-    # gcc 12 makes wrong vectors of signed lanes that are added as unsigned numbers (-O3 with AVX2 or AVX-512).
+    # gcc 12 miscompiles vectorized signed lanes that are added as unsigned values (-O3 with AVX2 or AVX-512).
     is_wrapped = op in ("add", "mul") and one.var.dtype is not INDEX
     return f"u{kind}" if is_wrapped and kind.startswith("int") else kind
 

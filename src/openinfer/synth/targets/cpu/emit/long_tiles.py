@@ -1,4 +1,4 @@
-"""Tiles of many products, added up in blocks: a single accumulator of 32 bits would lose what is small beside it."""
+"""Tiles of many products, accumulated in blocks: a single 32-bit accumulator would lose small terms."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from openinfer.synth.targets.cstyle.support import Need
 
 @dataclass(frozen=True)
 class LongTile:
-    """The function that computes a tile as the sum of tiles, each of ``block`` steps at most."""
+    """The function that computes a tile as the sum of tiles, each of at most ``block`` steps."""
 
     tile: FloatTile
     block: int

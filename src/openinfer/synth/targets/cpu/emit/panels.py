@@ -1,4 +1,4 @@
-"""Panels of columns in C: copied so that they are contiguous."""
+"""Panels of columns in C, copied so that they are contiguous."""
 
 from collections.abc import Sequence
 from functools import reduce
@@ -17,14 +17,14 @@ from openinfer.synth.targets.cstyle.code import ExprText, chosen
 
 
 def copied_panel(tiling: Tiling, right: Buffer) -> None:
-    """The columns of a panel, contiguous, one row for each inner index; missing columns are 0."""
+    """Copies the columns of a panel, one contiguous row per inner index; missing columns are 0."""
     product, along = tiling.product, _place_along(tiling)
     first, columns, width = tiling.panel, tiling.width, tiling.tile.columns
     if along is not None:
         _transposed_panel(tiling, right, along)
         return
     target = tiling.scalars.operand(flat(product.inner.vars, product.inner.extents))
-    axis, value = _lying_columns(product)
+    axis, value = _contiguous_columns(product)
     last = axis.vars[-1]
     valid: list[Scalar] = []
     if tiling.one.valid is not None:
@@ -36,7 +36,7 @@ def copied_panel(tiling: Tiling, right: Buffer) -> None:
     if len(axis.vars) == 1:
         start, run = first, columns
     else:
-        # A run of columns that differ in the last index only: what the others decide is decided once for all.
+        # A run of columns differs only in the last index: what depends on the others is computed once per run.
         start, run = START, "run"
         tiling.open(f"for ({tiling.index} from = 0, run; from < {columns}; from += run)")
         extent = number(axis.extents[-1])
@@ -44,7 +44,7 @@ def copied_panel(tiling: Tiling, right: Buffer) -> None:
         outer_axis = FusedAxis(axis.vars[:-1], axis.extents[:-1])
         tiling.unflatten(outer_axis, first + RUN, used_variables(value, *valid), f" / {extent}")
         tiling.say(f"run = {extent} - start < {columns} - from ? {extent} - start : {columns} - from;")
-    # Where a run meets the edges of what is read depends on few of the inner indices: those are outermost.
+    # The bounds of a run depend on few of the inner indices: those are outermost.
     used = variables(*valid)
     pairs = list(zip(product.inner.vars, product.inner.extents, strict=True))
     outer = [pair for pair in pairs if pair[0].name in used]
@@ -74,8 +74,8 @@ def copied_panel(tiling: Tiling, right: Buffer) -> None:
         _zero_rest(tiling, right)
 
 
-def _lying_columns(product: Product) -> tuple[FusedAxis, Scalar]:
-    """The columns as an axis, which has one index where they lie one after the other, and what is in them."""
+def _contiguous_columns(product: Product) -> tuple[FusedAxis, Scalar]:
+    """The columns as an axis, with a single index if they are contiguous, and their value over it."""
     axis, value = product.columns, product.right.value
     if product.right.place is None and not _runs_on(axis, value):
         return axis, value
@@ -83,7 +83,7 @@ def _lying_columns(product: Product) -> tuple[FusedAxis, Scalar]:
 
 
 def _runs_on(axis: FusedAxis, value: Scalar) -> bool:
-    """Whether the rows of what is read follow each other, as those of planes do where windows are single positions."""
+    """Whether the rows that are read are contiguous, as in planes if windows are single positions."""
     read = value.operand if isinstance(value, Cast) else value
     if not isinstance(read, Load) or not axis.vars or any(map(is_symbolic, axis.extents)):
         return False
@@ -94,7 +94,7 @@ def _runs_on(axis: FusedAxis, value: Scalar) -> bool:
 
 
 def _place_along(tiling: Tiling) -> Affine | None:
-    """Where what is copied lies, if that is along the sums, in the order of the inner indices, and all counts."""
+    """The position of the copied factor, if it is contiguous along the innermost index and all terms are valid."""
     one, buffer = tiling.one, tiling.product.right.buffer
     place = position(buffer, one.index_of(buffer))
     inner, columns = tiling.product.inner, tiling.product.columns
@@ -105,7 +105,7 @@ def _place_along(tiling: Tiling) -> Affine | None:
 
 
 def _transposed_panel(tiling: Tiling, right: Buffer, along: Affine) -> None:
-    """A panel copied column by column, so that it is read in order; in squares, where elements are as they lie."""
+    """A panel copied column by column, so that it is read in order; in square blocks, if there is no conversion."""
     product, columns, lanes = tiling.product, tiling.width, tiling.tile.lanes
     depth, squares, whole = product.inner.extent, 0, "0"
     is_plain = isinstance(product.right.value, Load) and product.right.buffer.dtype is tiling.one.accumulator
@@ -123,7 +123,7 @@ def _transposed_panel(tiling: Tiling, right: Buffer, along: Affine) -> None:
 
 
 def _squares(tiling: Tiling, right: Buffer, whole: str, along: Affine, depth: int) -> None:
-    """The blocks of a number of inner indices, and of the columns that are ``whole``."""
+    """The square blocks of the first ``depth`` inner indices and the first ``whole`` columns."""
     product, last, lanes, width = tiling.product, tiling.product.columns.vars[0], tiling.tile.lanes, tiling.tile.columns
     name = tiling.scalars.need(Transpose(tiling.one.accumulator.name, lanes))
     begin = tiling.place(moved(along, product.columns, last, product.inner))
@@ -159,7 +159,7 @@ def _transposed(tiling: Tiling, right: Buffer, columns: tuple[str, str], inside:
 def _bounds(
     tiling: Tiling, valid: Sequence[Scalar], last: ScalarVar, start: Scalar, run: str
 ) -> tuple[tuple[str, str] | None, Scalar | None]:
-    """The columns of a run between which all terms count, as text, and what must be asked for each of them."""
+    """The range of columns of a run with all terms valid, as text, and the condition left to check for each."""
     outside = [one for one in valid if last.name not in variables(one)]
     edges = {one: _edge(one, last, start) for one in valid if one not in outside}
     asked = [one for one, edge in edges.items() if edge is None]
@@ -184,7 +184,7 @@ def _bounds(
 
 
 def _zero_rest(tiling: Tiling, right: Buffer) -> None:
-    """Zeros in the columns that the last panel lacks."""
+    """Zeros in the missing columns of the last panel."""
     width = tiling.tile.columns
     if tiling.width == str(width):
         return
@@ -196,7 +196,7 @@ def _zero_rest(tiling: Tiling, right: Buffer) -> None:
 
 
 def _edge(condition: Scalar, last: ScalarVar, start: Scalar) -> tuple[Scalar, int] | None:
-    """A comparison of positions as a distance at the first column, and how much it grows with each; None for others."""
+    """A comparison of positions as a distance at the first column, and its growth per column; None for others."""
     if not isinstance(condition, Compare) or condition.op not in ("ge", "lt"):
         return None
     found = affine(condition.left - condition.right)

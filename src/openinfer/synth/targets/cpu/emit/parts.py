@@ -1,4 +1,4 @@
-"""Loops of which every part of a kernel runs a share, and loops that copy neighbours."""
+"""Loops that the parts of a kernel share, and loops that copy contiguous elements."""
 
 from openinfer.loops.ir import For, Let, ScalarVar
 from openinfer.synth.targets.cstyle.code import ExprText, joined
@@ -9,13 +9,13 @@ _AT_ONCE = "#pragma GCC unroll 1 /* unrolled, gcc 12 copies one element after th
 
 
 def print_rolled(loop: For, writer: KernelWriter, depth: int) -> None:
-    """A loop that copies neighbours, which compilers make a few large moves of if they see it whole."""
+    """A loop that copies contiguous elements; compilers turn it into a few large moves if it stays rolled."""
     writer.line(depth, _AT_ONCE)
     writer.loop(loop, "0", writer.scalars.text(loop.extent), depth)
 
 
 def print_share(loop: For, writer: KernelWriter, depth: int) -> None:
-    """The iterations of a divided loop that are the part's own."""
+    """The iterations of a divided loop that belong to the part."""
     count = writer.scalars.operand(loop.extent)
     if count == str(writer.parts):
         writer.scalars.counts(loop.index, _PART)
@@ -27,7 +27,7 @@ def print_share(loop: For, writer: KernelWriter, depth: int) -> None:
 
 
 def share(count: str, parts: int, unit: int = 1) -> tuple[ExprText, ExprText]:
-    """Where the share of a part begins and ends, out of a count of units.
+    """The begin and end of a part's share, out of a number of units.
 
     >>> [one.text for one in (*share("12", 2), *share("2", 2), *share("7", 2))]
     ['part * 6', '(part + 1) * 6', 'part', 'part + 1', 'part * 7 / 2', '(part + 1) * 7 / 2']

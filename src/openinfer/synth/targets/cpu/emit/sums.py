@@ -1,4 +1,4 @@
-"""Contractions without tiles, in C: sums side by side, which a compiler can make vectors of."""
+"""Contractions without tiles, in C: contiguous accumulators, which a compiler can vectorize."""
 
 from collections.abc import Sequence
 
@@ -12,22 +12,22 @@ from openinfer.synth.targets.cpu.emit.tiling import COLUMN, PAD, PANEL, counted,
 from openinfer.synth.targets.cstyle.scalars import ScalarPrinter
 
 _WIDTH = 64
-"""How many sums are computed side by side where there are no tiles."""
+"""The most accumulators of a block, without tiles."""
 _MOST_TERMS = 4 * TERMS
-"""The most terms that such a sum takes in at once."""
+"""The most terms that such an accumulator takes."""
 
 
 def side_by_side(one: Contraction, scalars: ScalarPrinter) -> list[str] | None:
-    """A contraction as contiguous sums, which compilers vectorize; None where they would not be contiguous.
+    """A contraction with contiguous accumulators, which compilers vectorize; None if they would not be contiguous.
 
-    The index that runs fastest in the result is the innermost loop: no sum changes its order.
+    The fastest index of the result becomes the innermost loop: no sum changes its order.
     """
     last = _fastest(one)
     return None if last is None else _SideBySide(one, last, scalars).lines()
 
 
 class _SideBySide:
-    """The loops over sums that lie along one index; where all of them fit, they are counted by the index itself."""
+    """The loops over accumulators along one index; if all of them fit in a block, the index itself counts them."""
 
     def __init__(self, one: Contraction, last: ScalarVar, scalars: ScalarPrinter) -> None:
         self._one, self._last, self._scalars = one, last, scalars
@@ -41,13 +41,13 @@ class _SideBySide:
         self._index = counted(scalars, (*one.free, *one.bound, PANEL, COLUMN), extents)
 
     def lines(self) -> list[str]:
-        """All loops, from the outermost on."""
+        """All loops, outermost first."""
         pairs = zip(self._one.free, self._one.extents, strict=True)
         heads = [loop(self._index, var.name, count) for var, count in pairs if var != self._last]
         return _nested(heads, self._split([*self._sums(), *self._results()]))
 
     def _split(self, body: list[str]) -> list[str]:
-        """The loop over groups of sums, if there are several; then, how many are in this one, if that is not known."""
+        """The loop over blocks of accumulators, if there are several, and the size of each unless all are full."""
         if not self._is_split:
             return body if self._has_scope else ["{", *(PAD + line for line in body), "}"]
         if not self._is_even:
@@ -65,24 +65,24 @@ class _SideBySide:
 
     @property
     def _place(self) -> str:
-        """What counts the sums."""
+        """The index of an accumulator."""
         return "column" if self._is_split else self._last.name
 
     @property
     def _over_columns(self) -> str:
-        """The head of a loop over the sums."""
+        """The head of a loop over the accumulators."""
         if not self._is_split:
             return loop(self._index, self._last.name, self._extent)
         return f"for ({self._index} column = 0; column < {_WIDTH if self._is_even else 'columns'}; ++column)"
 
     def _columns(self, *body: str) -> list[str]:
-        """A loop over the sums; the index is named where it is used."""
+        """A loop over the accumulators that defines the index along them."""
         if not self._is_split:
             return _nested([self._over_columns], body)
         return _nested([self._over_columns], [f"const {self._index} {self._last.name} = n0 + column;", *body])
 
     def _sums(self) -> list[str]:
-        """The sums, and the loops over what they add up; long sums are sums of partial ones."""
+        """The accumulators, and the loops over their terms; long sums are sums of partial sums."""
         sums = f"{self._kind} sums[{self._width}] = {{0}};"
         heads = [
             loop(self._index, var.name, count) for var, count in zip(self._one.bound, self._one.reduced, strict=True)
@@ -101,7 +101,7 @@ class _SideBySide:
         return [sums, *_nested(heads[:1], [part, *_nested(heads[1:], self._terms("part")), join])]
 
     def _terms(self, sums: str) -> list[str]:
-        """The loop over the sums, which adds a term to each that counts."""
+        """The loop over the accumulators, which adds a term to each if it is valid."""
         left, right = (cast(factor, self._one.accumulator) for factor in self._one.factors)
         total, valid = ScalarVar(f"{sums}[{self._place}]", self._one.accumulator), self._one.valid
         term = f"{total.name} = {self._scalars.text(Binary('add', total, Binary('mul', left, right)))};"
@@ -113,7 +113,7 @@ class _SideBySide:
         return self._columns(*_nested([condition], [term]))
 
     def _results(self) -> list[str]:
-        """What the sums become, where it is stored."""
+        """Computes the results from the sums, and stores them."""
         one, scalars = self._one, self._scalars
         lets, value = named(one.epilogue, *one.out_index, Load(one.out, ()))
         return self._columns(
@@ -124,7 +124,7 @@ class _SideBySide:
 
 
 def _nested(heads: Sequence[str], body: Sequence[str]) -> list[str]:
-    """Lines inside of loops or conditions."""
+    """Lines inside loops or conditions."""
     lines = [*body]
     for head in reversed(heads):
         lines = [f"{head} {{", *(PAD + line for line in lines), "}"]
@@ -132,7 +132,7 @@ def _nested(heads: Sequence[str], body: Sequence[str]) -> list[str]:
 
 
 def _fastest(one: Contraction) -> ScalarVar | None:
-    """The free index along which results are contiguous, if those of a factor are too."""
+    """The free index along which results are contiguous, if some factor is contiguous along it, too."""
     out = position(one.out, one.out_index)
     places = [position(one.a, one.a_index), position(one.b, one.b_index)]
     if out is None or None in places or one.accumulator.kind == "bool" or one.out.dtype.is_packed:

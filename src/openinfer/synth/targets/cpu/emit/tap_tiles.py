@@ -1,4 +1,4 @@
-"""Sums of windows that are lists of offsets, in C: tiles of rows of weights and vectors of neighbouring windows."""
+"""Sums of windows that are offset lists, in C: tiles of rows of weights and vectors of adjacent windows."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ from openinfer.synth.targets.cstyle.support import Need
 
 @dataclass(frozen=True)
 class VectorMove:
-    """A vector that lies some elements behind another one, made of that and the next; else it is loaded."""
+    """A vector some elements after another one, shifted out of that and the next; otherwise it is loaded."""
 
     vector: VectorType
 
@@ -42,12 +42,12 @@ class VectorMove:
 
     @property
     def text(self) -> str:
-        """The macro: ``p`` is where ``a`` was loaded, and ``b`` follows it."""
+        """The macro: ``a`` was loaded from ``p``, and ``b`` follows it."""
         dtype, vector = self.vector.dtype, self.vector.name
         sets = sets_of(self.vector.lanes * (4 if dtype == "f32" else 8))
         head = f"#define {self.name}(p, a, b, n)"
         lines = chosen(
-            # The vector's own definition has the header.
+            # The vector's own definition includes the header.
             [(None, one.moves[dtype]) for one in sets if dtype in one.moves],
             lambda one: [f"{head} {one.forms[0].format(vector=vector)}"],
             [f"{head} (*(const {vector} *)((p) + (n)))"],
@@ -58,9 +58,9 @@ class VectorMove:
 
 @dataclass(frozen=True)
 class TapTile:
-    """The function that computes a tile of sums: each row of weights meets what all windows see.
+    """The function that computes a tile of sums: each row of weights is multiplied with the input of all windows.
 
-    With ``run`` there is an offset for so many neighbours, and what all of them see is loaded once.
+    With ``run`` there is one offset for that many consecutive taps, and the input they share is loaded once.
     """
 
     tile: FloatTile
@@ -118,7 +118,7 @@ class TapTile:
         return "\n".join(lines) + "\n"
 
     def _step(self, at: int) -> str:
-        """One neighbour of a run: its weight meets all vectors that are so far behind."""
+        """One tap of a run: its weight is multiplied with all vectors at that distance."""
         tile, move = self.tile, VectorMove(self.tile.vector).name
         factor, fma = tile.number(f"a[{at}]"), tile.vector.fma
         steps = []
@@ -159,7 +159,7 @@ class TapTile:
 
 
 def tap_lines(one: Contraction, tile: CpuTaps, scalars: ScalarPrinter) -> list[str]:
-    """The lines of a contraction whose windows are lists of offsets."""
+    """The lines of a contraction whose windows are offset lists."""
     return list(_TapLines(one, tile, scalars).lines())
 
 
@@ -174,7 +174,7 @@ class _TapLines:
         return self._one.extents[0] if len(self._one.extents) > 1 else 1
 
     def lines(self) -> Iterator[str]:
-        """Tiles of rows, and in each all columns; the last tile of either may have fewer."""
+        """Tiles of rows, and all columns in each; the last tile of either may be smaller."""
         one, tile = self._one, self._tile
         taps = ", ".join(map(str, tile.offsets[:: tile.run]))
         yield "{"
@@ -233,7 +233,7 @@ class _TapLines:
 
 
 def _plus(pointer: str, count: str, each: int) -> str:
-    """A pointer so many steps further."""
+    """A pointer advanced by ``count`` strides."""
     if count == "0":
         return pointer
     if count.isdecimal():

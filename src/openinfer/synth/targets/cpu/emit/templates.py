@@ -1,4 +1,4 @@
-"""What CPU schedules add to the printer of kernels: tiles, lanes, shares of parts, long sums in blocks."""
+"""What CPU schedules add to the kernel printer: tiles, lanes, shares of parts, and long sums in blocks."""
 
 from dataclasses import replace
 from typing import TypeGuard
@@ -49,7 +49,7 @@ def _is_untiled(statement: Statement) -> TypeGuard[Contraction]:
 
 
 def _contraction(one: Contraction, writer: KernelWriter, depth: int) -> None:
-    """A contraction in tiles, if it has one; else as sums side by side where that can be, or one after the other."""
+    """A contraction in tiles, if it has any; else with contiguous accumulators if possible, or as plain loops."""
     lines = _lines(one, writer)
     if lines is None:
         loops = expanded(one)

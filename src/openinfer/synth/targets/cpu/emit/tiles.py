@@ -1,11 +1,11 @@
-"""The inner loops of contractions in C: tiles of sums that stay in registers.
+"""Inner loops of contractions in C: tiles of accumulators that stay in registers.
 
-Vectors are those of GNU C, which gcc and clang have for every processor; other compilers get plain loops. A product may
-be added without rounding in between (FMA): the order and the roundings of sums are free within their bound. Nothing
-else in generated code is contracted, so this is asked for by name and not by an option.
+Vectors are those of GNU C, which gcc and clang have for every processor; other compilers get plain loops. Products may
+be added with an FMA: the order and the roundings of sums are free within their error bound. Nothing else in generated
+code is contracted, so FMAs are called by name rather than enabled by an option.
 
-Columns may be stored as integers: they are made floats as they are loaded, less a zero point for each column; or as
-floats of 16 bits. Rows may be windows: then each step runs over a list of the offsets that a window sees.
+Columns may be stored as integers, which are converted to floats as they are loaded, minus a zero point per column; or
+as 16-bit floats. Rows may be windows: then each step runs over the list of a window's offsets.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,18 +16,18 @@ from openinfer.synth.targets.cpu.intrinsics import Intrinsic, chosen, sets_of
 from openinfer.synth.targets.cstyle.support import Need
 
 ELEMENTS = {"f32": "float", "f64": "double", "i8": "int8_t", "u8": "uint8_t"}
-"""The C types of the numbers that tiles multiply."""
+"""The C types of the elements that tiles multiply."""
 SHIFT = 8388608.0
-"""What integers of 4 bits come with: the zero points of their columns must have it, too."""
+"""The bias of loaded 4-bit integers: the zero points of their columns must include it, too."""
 _TYPES = {"i8": "int8_t", "f16": "uint16_t", "bf16": "uint16_t"}
-"""The C types of what columns are stored as; of all else, bytes."""
+"""The C types of stored columns; all others are bytes."""
 _HALVES = ("_low", "_high")
-"""Which of the elements that share a byte."""
+"""The suffixes for the two elements that share a byte."""
 
 
 @dataclass(frozen=True)
 class VectorType:
-    """A vector of floats, and the product of a number and a vector that is added to another without rounding it."""
+    """A vector of floats, and the fused multiply-add of a scalar and two vectors."""
 
     dtype: str
     lanes: int
@@ -62,10 +62,10 @@ class VectorType:
 
 @dataclass(frozen=True)
 class IntegerLoad:
-    """Integers as vectors of floats; of 4 bits, those in the lower or the upper halves of bytes.
+    """Loads of integers as vectors of floats; for 4-bit integers, of the low or the high nibbles of bytes.
 
-    Those of 4 bits come as numbers from 0 to 15, which is 8 more than an i4 is, plus ``SHIFT``: such a float has them
-    in its last bits, so that no conversion is needed.
+    4-bit integers are loaded as values from 0 to 15, which for an i4 is 8 more than its value, plus ``SHIFT``: such a
+    float has them in its last bits, so no conversion is needed.
     """
 
     stored: str
@@ -73,16 +73,16 @@ class IntegerLoad:
 
     @property
     def name(self) -> str:
-        """The macro; of halves, what their macros begin with."""
+        """The macro; for nibbles, the prefix of their macros."""
         return f"oi_load_{self.stored}_f32x{self.lanes}"
 
     def half(self, number: int) -> str:
-        """The macro for one of the halves of bytes."""
+        """The macro for the low or the high nibbles."""
         return f"{self.name}{_HALVES[number]}"
 
     @property
     def vector(self) -> VectorType:
-        """What is loaded."""
+        """The type of the loaded vector."""
         return VectorType("f32", self.lanes)
 
     @property
@@ -92,7 +92,7 @@ class IntegerLoad:
 
     @property
     def text(self) -> str:
-        """The macro, or those of the halves."""
+        """The macro, or those of the nibbles."""
         shifted = {"i4": "2^23 + 8 + n", "u4": "2^23 + n"}.get(self.stored)
         about = "Bytes as floats."
         plain = {self.name: "(float)(p)[{}]"}
@@ -101,7 +101,7 @@ class IntegerLoad:
             about = f"{halves}, each as {shifted}: a float with n in its last bits."
             flip, codes = " ^ 8" * (self.stored == "i4"), ("(p)[{}] & 15", "(p)[{}] >> 4")
             plain = {self.half(at): f"{SHIFT}f + (float)(({code}){flip})" for at, code in enumerate(codes)}
-        # The vector's own definition has the header, if it needs one.
+        # The vector's own definition includes the header, if it needs one.
         sets = [one for one in sets_of(self.lanes * 4) if self.stored in one.loads]
         found = [(None if "f32" in one.fma else one.header, one.loads[self.stored]) for one in sets]
         lines = chosen(found, partial(self._fast, tuple(plain)), [self._plain(*one) for one in plain.items()])
@@ -118,26 +118,26 @@ class IntegerLoad:
 
 @dataclass(frozen=True)
 class NibbleLoad:
-    """Integers of 4 bits as vectors of floats: those in the lower halves of bytes, and 16 times those in the upper.
+    """Loads of 4-bit integers as vectors of floats: the low nibbles of bytes, and 16 times the high nibbles.
 
-    Nothing is subtracted from them, and nothing shifted: what they are multiplied with later is divided by 16.
+    No zero point is subtracted, and nothing is shifted: what they are multiplied with later is divided by 16.
     """
 
     stored: str
     lanes: int
 
     def half(self, number: int) -> str:
-        """The macro for one of the halves of bytes."""
+        """The macro for the low or the high nibbles."""
         return f"{self.name}{_HALVES[number]}"
 
     @property
     def name(self) -> str:
-        """What the macros begin with."""
+        """The prefix of the macros."""
         return f"oi_floats_{self.stored}_f32x{self.lanes}"
 
     @property
     def vector(self) -> VectorType:
-        """What is loaded."""
+        """The type of the loaded vector."""
         return VectorType("f32", self.lanes)
 
     @property
@@ -168,7 +168,7 @@ class NibbleLoad:
 
 @dataclass(frozen=True)
 class HalfLoad:
-    """Floats of 16 bits as a vector of floats."""
+    """The load of 16-bit floats as a vector of floats."""
 
     stored: str
     lanes: int
@@ -180,12 +180,12 @@ class HalfLoad:
 
     @property
     def vector(self) -> VectorType:
-        """What is loaded."""
+        """The type of the loaded vector."""
         return VectorType("f32", self.lanes)
 
     @property
     def needs(self) -> tuple[Need, ...]:
-        """The vector, and the conversion of a single number."""
+        """The vector, and the conversion of a single element."""
         return (self.vector, f"oi_from_{self.stored}")
 
     @property
@@ -209,7 +209,7 @@ class HalfLoad:
 class FloatTile:
     """The function that computes tiles of rows and vectors of columns.
 
-    ``stored`` is the dtype of columns of integers, which may have a zero point each, or of floats of 16 bits. With
+    ``stored`` is the dtype of columns of integers, which may have a zero point each, or of 16-bit floats. With
     ``is_window`` rows are windows.
     """
 
@@ -221,10 +221,10 @@ class FloatTile:
     has_zero: bool = False
     is_window: bool = False
     is_bare: bool = False
-    """Whether integers of 4 bits are loaded as what they are, those of odd vectors 16 times: see ``NibbleLoad``."""
+    """Whether 4-bit integers are loaded without a bias, odd vectors as 16 times their value: see ``NibbleLoad``."""
 
     left: str | None = None
-    """The dtype of rows of floats of 16 bits, each of which is converted as it is read."""
+    """The dtype of rows of 16-bit floats, each of which is converted as it is read."""
     has_half: bool = False
     """Whether the last vector has half as many lanes."""
 
@@ -241,18 +241,18 @@ class FloatTile:
         return VectorType(self.dtype, self.lanes)
 
     def vector_of(self, column: int) -> VectorType:
-        """The type of the sums of a vector of columns."""
+        """The type of the sums for one vector of columns."""
         is_half = self.has_half and column == self.vectors - 1
         return VectorType(self.dtype, self.lanes // 2) if is_half else self.vector
 
     @property
     def width(self) -> int:
-        """How many columns it has."""
+        """The number of columns."""
         return self.lanes * self.vectors - self.lanes // 2 * self.has_half
 
     @property
     def needs(self) -> tuple[Need, ...]:
-        """Its vectors, and how they are loaded."""
+        """Its vectors, and their loads."""
         own = dict.fromkeys(map(self.vector_of, range(self.vectors)))
         found: list[Need] = [self.vector, *own, *([] if self.stored is None else [self._load(self.stored)])]
         return (*found, *([] if self.left is None else [f"oi_from_{self.left}"]))
@@ -269,7 +269,7 @@ class FloatTile:
 
     @property
     def stored_type(self) -> str:
-        """The type of an element in memory; of two, where they are of 4 bits."""
+        """The type of an element in memory; for 4-bit elements, of two."""
         return ELEMENTS[self.dtype] if self.stored is None else _TYPES.get(self.stored, "uint8_t")
 
     @property
@@ -375,7 +375,7 @@ def _window_tile(tile: FloatTile) -> str:
 
 
 def stores(tile: FloatTile, splits: int) -> Iterator[str]:
-    """The sums into memory; those that were split are joined."""
+    """Stores the sums; split accumulators are combined."""
     for row in range(tile.rows):
         for column in range(tile.vectors):
             total = " + ".join(sum_name(row, column, split) for split in range(splits))
@@ -383,7 +383,7 @@ def stores(tile: FloatTile, splits: int) -> Iterator[str]:
 
 
 def each_row(rows: int, *lines: str) -> Iterator[str]:
-    r"""What is done for each row of a tile, in plain C; the only one has no loop.
+    r"""Lines for each row of a tile, in plain C; a single row has no loop.
 
     >>> print(*each_row(2, "c[r] = 0;"), sep="\n")
         for (int r = 0; r < 2; ++r) {
@@ -402,12 +402,12 @@ def _times(count: int, name: str) -> str:
 
 
 def sum_name(row: int, column: int, split: int) -> str:
-    """What a vector of sums is called; one of several that are joined at the end."""
+    """The name of a vector of accumulators; those of different splits are combined at the end."""
     return f"s{row}_{column}" if split == 0 else f"s{row}_{column}_{split}"
 
 
 def zero_sums(vector: str, rows: int, vectors: int, splits: int) -> list[str]:
-    """A line for each row: its sums, all zero."""
+    """A line per row that declares its accumulators, all zero."""
     lines = []
     for row in range(rows):
         names = [sum_name(row, column, split) for column in range(vectors) for split in range(splits)]
@@ -416,7 +416,7 @@ def zero_sums(vector: str, rows: int, vectors: int, splits: int) -> list[str]:
 
 
 def zero_tile(tile: FloatTile, splits: int) -> list[str]:
-    """The same for the sums of a tile, of which the last may be half as wide."""
+    """The same for the accumulators of a tile, the last of which may be half as wide."""
     if not tile.has_half:
         return zero_sums(tile.vector.name, tile.rows, tile.vectors, splits)
     last = tile.vectors - 1
@@ -426,7 +426,7 @@ def zero_tile(tile: FloatTile, splits: int) -> list[str]:
 
 
 def element(tile: FloatTile) -> str:
-    """The same without vectors: the number in a column, less a zero point."""
+    """The element in a column, without vectors, minus a zero point."""
     zero = " - zero[n]" * tile.has_zero
     if tile.stored is None:
         return "b[i * b_row + n]"
@@ -441,7 +441,7 @@ def element(tile: FloatTile) -> str:
 
 
 def products(tile: FloatTile, split: int, left: str = "a") -> list[str]:
-    """One step of all sums: the columns are loaded once, every row's number meets all of them."""
+    """One step of all sums: loads the columns once, and multiplies them with the element of each row."""
     vectors = tile.vectors
     mark = f"_{split}" if split else ""
     at = "" if split == 0 else f" + {_times(split, 'b_row')}"

@@ -1,4 +1,4 @@
-"""A contraction in tiles, while its C is written: what is computed, how, and the lines so far."""
+"""The state of a tiled contraction while its C is written: what is computed, how, and the lines so far."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -20,12 +20,12 @@ ROW, COLUMN = ScalarVar("row"), ScalarVar("column")
 _ZERO = Const(0, INDEX)
 RUN, START = ScalarVar("from"), ScalarVar("start")
 _FEW = 1 << 12
-"""More than there is of anything in one tile."""
+"""An upper bound on every count within one tile."""
 
 
 @dataclass
 class Tiling:
-    """The contraction, its tile, its product and the parts of its kernel; and its lines, with the depth of the next."""
+    """A contraction with its tile, its product, its kernel's part count, and its lines with the depth of the next."""
 
     one: Contraction
     tile: CpuTile
@@ -33,13 +33,13 @@ class Tiling:
     scalars: ScalarPrinter
     parts: int
     index: str
-    """The type of a position."""
+    """The C type of a position."""
     lines: list[str] = field(default_factory=list)
     depth: int = 0
 
     @classmethod
     def of(cls, one: Contraction, tile: CpuTile, scalars: ScalarPrinter, parts: int) -> "Tiling":
-        """The tiling of a contraction: all its indices are positions."""
+        """The tiling of a contraction; registers the ranges of its indices."""
         product = tiled_product(one, tile)
         names = [var for axis in (product.outside, product.rows, product.columns, product.inner) for var in axis.vars]
         buffers = [one.out, one.a, one.b, *tile.memory]
@@ -55,7 +55,7 @@ class Tiling:
 
     @property
     def tile_row(self) -> Scalar:
-        """The first row of a tile, counted in its block where there are blocks."""
+        """The first row of a tile, relative to its block if there are blocks."""
         return _ZERO if self.is_one_tile else TILE_ROW
 
     @property
@@ -65,19 +65,19 @@ class Tiling:
 
     @property
     def is_one_panel(self) -> bool:
-        """Whether a single panel has all columns."""
+        """Whether a single panel covers all columns."""
         return self.tile.divided != "columns" and self._is_within(self.product.columns.extent, self.tile.columns)
 
     @property
     def is_one_block(self) -> bool:
-        """Whether a single block has all rows, or there are no blocks."""
+        """Whether a single block covers all rows, or there are no blocks."""
         if self.tile.left is None or self.tile.is_left_converted:
             return True
         return self.tile.divided != "rows" and self._is_within(self.product.rows.extent, self.tile.block)
 
     @property
     def is_one_tile(self) -> bool:
-        """Whether a single tile has all rows."""
+        """Whether a single tile covers all rows."""
         is_divided = self.tile.divided == "rows" or not self.is_one_block
         return not is_divided and self._is_within(self.product.rows.extent, self.tile.rows)
 
@@ -87,7 +87,7 @@ class Tiling:
 
     @property
     def width(self) -> str:
-        """How many columns a panel has: a number if all have as many, else what code computes first."""
+        """The number of columns in a panel: a literal if it is uniform, else a variable of the generated code."""
         columns, width = self.product.columns.extent, self.tile.columns
         if self.is_one_panel:
             return str(columns)
@@ -95,50 +95,50 @@ class Tiling:
 
     @property
     def kind(self) -> str:
-        """The type of a sum."""
+        """The C type of an accumulator."""
         return self.type_of(self.one.accumulator)
 
     def type_of(self, dtype: DType) -> str:
-        """The type of a value."""
+        """The C type of a dtype."""
         return self.scalars.dialect.type_of(dtype)
 
     def say(self, text: str) -> None:
-        """One more line."""
+        """Appends a line."""
         self.lines.append(PAD * self.depth + text)
 
     def open(self, text: str) -> None:
-        """A line that begins a block."""
+        """Appends a line that opens a block."""
         self.say(f"{text} {{")
         self.depth += 1
 
     def scope(self) -> None:
-        """Begins a block of its own."""
+        """Opens a bare block."""
         self.say("{")
         self.depth += 1
 
     def close(self, count: int = 1) -> None:
-        """The end of ``count`` blocks."""
+        """Closes ``count`` blocks."""
         for _ in range(count):
             self.depth -= 1
             self.say("}")
 
     def place(self, place: Affine | Scalar) -> ExprText:
-        """A position."""
+        """The code of a position."""
         return self.scalars.position(place.scalar() if isinstance(place, Affine) else place)
 
     def row_of(self, block: Buffer) -> str:
-        """Where the first row of a tile is in a block of copied rows."""
+        """The address of the first row of a tile in a block of copied rows."""
         if self.tile.is_left_converted:
             return block.name
         return offset_from(block.name, self.place(self.tile_row * Const(block.shape[-1], INDEX)))
 
     def inner_loops(self) -> None:
-        """Begins the loops over all inner indices."""
+        """Opens the loops over all inner indices."""
         for var, extent in zip(self.product.inner.vars, self.product.inner.extents, strict=True):
             self.open(loop(self.index, var.name, extent))
 
     def unflatten(self, axis: FusedAxis, place: Scalar, used: set[str], divided: str = "") -> None:
-        """The indices of an axis that are used, from its position as one number."""
+        """Defines the used indices of an axis from its linear position."""
         text = f"{self.scalars.operand(place)}{divided}" if divided or len(axis.vars) > 1 else self.place(place).text
         for one in range(len(axis.vars) - 1, -1, -1):
             extent = number(axis.extents[one])
@@ -148,14 +148,14 @@ class Tiling:
             text = f"{text} / {extent}"
 
     def copied_row(self, element: str) -> None:
-        """A row of a block, written where ``to`` points: an element for each inner index."""
+        """Writes a row of a block to ``to``: an element for each inner index."""
         self.inner_loops()
         place = self.place(flat(self.product.inner.vars, self.product.inner.extents))
         self.say(f"to[{place.text}] = {element};")
         self.close(len(self.product.inner.vars))
 
     def stored_place(self, depth: int) -> ExprText:
-        """The start of a stored panel; each has a number of elements of every column."""
+        """The start of a stored panel, each of which has ``depth`` elements of every column."""
         buffer = self.product.right.buffer
         return self.panel_place(buffer, self.one.index_of(buffer), depth)
 
@@ -178,31 +178,31 @@ class Tiling:
 
 
 def counted(scalars: ScalarPrinter, variables: Iterable[ScalarVar], counts: Iterable[int]) -> str:
-    """The type of the indices of a contraction, none of which is more than the largest of some counts.
+    """The type of the indices of a contraction, none of which exceeds the largest of the counts.
 
-    It is the narrower one only if that holds the sum of any two of them: templates add no more than that.
+    It is the narrower type only if that also holds the sum of any two of them: templates add no more than that.
     """
     most = max(_FEW, *counts)
     return scalars.counts(*variables, most=most if is_small(most) else 2 * most)
 
 
 def loop(index: str, name: str, extent: int) -> str:
-    """The head of a loop over positions of a type."""
+    """The head of a loop over an extent, with an index of the given type."""
     return f"for ({index} {name} = 0; {name} < {number(extent)}; ++{name})"
 
 
 def number(value: int) -> str:
-    """An extent as text that can be an operand of anything."""
+    """An extent as text that can be an operand of any operator."""
     return size_code(value.expr).atom if isinstance(value, Dim) else str(value)
 
 
 def offset_from(pointer: str, place: ExprText) -> str:
-    """A pointer to a position: one sum, since a pointer must not leave its memory on the way."""
+    """A pointer to a position, as a single sum: an intermediate pointer could leave the buffer."""
     return pointer if place.text == "0" else f"{pointer} + {place.inside(Rank.PRODUCT)}"
 
 
 def moved(place: Affine, axis: FusedAxis, first: Scalar, inner: FusedAxis) -> Affine:
-    """The position of the first element of a tile: an axis stands at a variable, or at 0; inner indices at 0."""
+    """The position of the first element of a tile: the axis is at a variable or at 0, inner indices are at 0."""
     gone = {var.name for var in (*axis.vars, *inner.vars)}
     steps = {name: step for name, step in place.steps.items() if name not in gone}
     if axis.last is None or not isinstance(first, ScalarVar):

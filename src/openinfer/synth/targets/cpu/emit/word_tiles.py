@@ -1,7 +1,7 @@
-"""The inner loops of contractions of bytes in C where a register holds two products: those of a Cortex-M.
+"""Inner loops of byte contractions in C that multiply two pairs of values at a time: those of a Cortex-M.
 
-``SXTB16`` makes two pairs of 16 bits of four bytes, ``SMLAD`` multiplies two pairs and adds both products. Where there
-are no such instructions, plain loops give the same sums: they wrap.
+``SXTB16`` unpacks four bytes into two pairs of 16-bit values, ``SMLAD`` multiplies two pairs and adds both products.
+Without these instructions, plain loops give the same sums: they wrap.
 """
 
 from dataclasses import dataclass
@@ -11,19 +11,19 @@ from openinfer.synth.targets.cpu.emit.tiles import ELEMENTS
 from openinfer.synth.targets.cstyle.support import Need
 
 HAS_PAIRS = "defined(__GNUC__) && defined(__thumb2__) && defined(__ARM_FEATURE_DSP)"
-"""Whether a compiler has these instructions."""
+"""The condition under which a compiler has these instructions."""
 _EXTENDED = {"i8": "sxtb16", "u8": "uxtb16"}
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Words as pairs of 16 bits: the even and the odd bytes of one, and what is loaded from where a pointer moves."""
+    """The macros that unpack a word into pairs of 16-bit values: its even and its odd bytes."""
 
     dtype: str
 
     @property
     def name(self) -> str:
-        """The name of all of them."""
+        """The name of both macros together."""
         return f"oi_pairs_{self.dtype}"
 
     @property
@@ -38,7 +38,7 @@ class Pairs:
 
     @property
     def needs(self) -> tuple[Need, ...]:
-        """Loads."""
+        """The loads of words."""
         return (WORDS,)
 
     @property
@@ -72,18 +72,18 @@ typedef uint32_t oi_word __attribute__((may_alias));
 #endif
 """,
 )
-"""Words in memory that other types may have, and the instructions themselves."""
+"""A word type that may alias others, a load of two words that advances a pointer, and the intrinsics."""
 
 
 @dataclass(frozen=True)
 class PairTile:
-    """The function that computes the sums of ``packed`` rows or columns of bytes and ``wide`` ones of 16 bits."""
+    """The function that computes the sums of ``packed`` rows or columns of bytes and ``wide`` ones of 16-bit values."""
 
     dtype: str
     packed: int
     wide: int
     steps: tuple[int, int]
-    """How far apart the sums of two of the former are, and those of two of the latter."""
+    """The strides of sums along the packed and along the wide rows or columns."""
 
     @property
     def name(self) -> str:
@@ -123,7 +123,7 @@ class PairTile:
         return "\n".join(lines) + "\n"
 
     def _fast(self) -> list[str]:
-        """Two groups at a time: the loop itself then costs a thirty-second part of it."""
+        """Two groups at a time: the loop overhead is then a thirty-second of the total."""
         sums = [f"s{m}{n}" for m in range(self.packed) for n in range(self.wide)]
         group = self._group()
         lines = [

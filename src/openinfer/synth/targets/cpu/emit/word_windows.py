@@ -1,4 +1,4 @@
-"""Windows of three bytes in C, two at a time, as a Cortex-M multiplies them; in plain C elsewhere."""
+"""Windows of three bytes in C, two at a time, with the instructions of a Cortex-M; in plain C elsewhere."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,18 +18,18 @@ from openinfer.synth.targets.cstyle.support import Need
 
 @dataclass(frozen=True)
 class TapPairs:
-    """The functions that add what one window, or two neighbours, see in a row."""
+    """The functions that accumulate one row of a window, or of two adjacent windows."""
 
     dtype: str
 
     @property
     def name(self) -> str:
-        """The function for two."""
+        """The function for two windows."""
         return f"oi_taps_{self.dtype}"
 
     @property
     def alone(self) -> str:
-        """The function for one."""
+        """The function for one window."""
         return f"oi_tap_{self.dtype}"
 
     @property
@@ -74,7 +74,7 @@ def window_lines(one: Contraction, taps: WordTaps, scalars: ScalarPrinter) -> li
 
 
 class _Windows:
-    """Weights outside, then windows, two at a time, and what becomes of their sums."""
+    """Weights outside, then windows, two at a time, and the results of their sums."""
 
     def __init__(self, one: Contraction, taps: WordTaps, scalars: ScalarPrinter) -> None:
         self._one, self._taps, self._scalars = one, taps, scalars
@@ -84,7 +84,7 @@ class _Windows:
         scalars.need(self._functions)
 
     def lines(self) -> list[str]:
-        """All loops, from the outermost on."""
+        """All loops, outermost first."""
         names = variables(*self._one.b_index)
         outside = [var for var in self._one.free if var.name in names]
         inside = [var for var in self._one.free if var not in outside and var != self._taps.along]
@@ -116,7 +116,7 @@ class _Windows:
         return lines
 
     def _known(self, inside: Sequence[ScalarVar]) -> tuple[list[str], dict[Scalar, Scalar]]:
-        """What all windows of some weights read, in variables."""
+        """Hoists the loads that all windows of the same weights share into variables."""
         changing = {var.name for var in (*inside, self._taps.along)}
         lines, parts = [], dict[Scalar, Scalar]()
         for load in visit(self._one.epilogue):
@@ -176,12 +176,12 @@ def _start(place: Affine, one: Contraction) -> Affine:
 
 
 def _offset(place: Affine, row: dict[str, int]) -> int:
-    """How far a row is from the first."""
+    """The offset of a row from the first."""
     return sum(int(place.steps.get(name, 0)) * at for name, at in row.items())
 
 
 def _nested(heads: Sequence[str], body: Sequence[str]) -> list[str]:
-    """Lines inside of loops."""
+    """Lines inside loops."""
     lines = [*body]
     for head in reversed(heads):
         lines = [f"{head} {{", *(PAD + line for line in lines), "}"]
