@@ -1,1 +1,1 @@
-"""From bound graphs to source code for a device. Knows nothing of simulation."""
+"""Compiles bound graphs to source code for a device. Knows nothing of simulation."""

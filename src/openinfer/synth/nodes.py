@@ -1,4 +1,4 @@
-"""Ops on a Vulkan device, one node at a time: what a simulator on such a device computes with."""
+"""Runs single ops on a Vulkan device: the backend of a simulator that computes on such a device."""
 
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -25,29 +25,29 @@ from openinfer.synth.targets.vulkan_target import vulkan_target
 from openinfer.synth.varying import GeneralCall, VaryingExtents
 
 _REACH = 1 << 32
-"""Positions in memory have 32 bits."""
+"""Memory offsets have 32 bits."""
 _ADVICE = "choose another dtype or op there; or correct the device file, where a key left out means: ask the driver"
 
 
 def backend_for(device: object) -> "NodeBackend | None":
-    """What computes on a device; None where that is no Vulkan device."""
+    """The backend for a device; None unless it is a Vulkan device."""
     if not isinstance(device, Device | DeviceSpec | DeviceArch | str):
         return None
     arch = arch_of(device)
     if arch.api != "vulkan":
         return None
-    shader_compiler()  # the first thing to say about a machine that has none
+    shader_compiler()  # fail first if this machine has no shader compiler
     return NodeBackend(arch)
 
 
 @cache
 def _device() -> NodeDevice:
-    """The device of this process, once somebody has asked for it."""
+    """The device of this process, opened on first use."""
     return NodeDevice(*host_code())
 
 
 class NodeBackend:
-    """Compiles op calls for a described device, and runs them on the one that this machine has."""
+    """Compiles op calls for a described device and runs them on the one in this machine."""
 
     def __init__(self, arch: DeviceArch) -> None:
         self._arch = arch
@@ -59,7 +59,7 @@ class NodeBackend:
         self.is_flushing = self._writer.numerics.subnormals == "flushed"
 
     def kernel(self, record: OpRecord, call: Call, stored: Sequence[DType | None]) -> "NodeOnDevice":
-        """A complete call as a kernel of the device; ``OpError`` (E805) where it lacks what the op needs."""
+        """A complete call as a kernel for the device; ``OpError`` (E805) if the device lacks a feature the op needs."""
         general = self._varying.general(record, call, stored) or GeneralCall(call, {})
         code = self._code(record, general.call, stored)
         for what in lacking(self._arch, code.needs):
@@ -72,7 +72,7 @@ class NodeBackend:
         return NodeOnDevice(self._device, self._clock, code, program, ReferenceKernel(record, call, stored))
 
     def _code(self, record: OpRecord, call: Call, stored: Sequence[DType | None]) -> NodeCode:
-        """The code of a call; one with dynamic sizes is written once for all their values."""
+        """The code of a call. A call with dynamic sizes is compiled once for all their values."""
         if not _is_general(call):
             return self._writer.code(record, call, stored)
         key = record.name, _known(call), *stored
@@ -82,23 +82,23 @@ class NodeBackend:
         return found
 
     def prepare(self, kernels: Sequence[Callable[..., object]]) -> Sequence[OpError | None]:
-        """Compile the shaders of kernels together; what the device refuses to take of them."""
+        """Compile the shaders of several kernels together; returns the device's error for each kernel, or None."""
         own = [one for one in kernels if isinstance(one, NodeOnDevice)]
         return self._device.prepare([one.program for one in own])
 
     def taken(self) -> int | None:
-        """The device's nanoseconds for the last kernel of this thread, if it has a clock."""
+        """Nanoseconds that this thread's last kernel took on the device, if the device has a clock."""
         return self._clock.taken
 
 
 class _ThreadClock(local):
-    """What each thread knows of its last kernel."""
+    """The time of each thread's last kernel."""
 
     taken: int | None = None
 
 
 class NodeOnDevice:
-    """One op call as a kernel of a device. Operands are copied there, and results back."""
+    """One op call as a kernel of a device. Copies operands to the device and results back."""
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class NodeOnDevice:
         return tuple(_loaded(data, kind) for data, kind in zip(found, self.call.outputs, strict=True))
 
     def _refuse(self, arrays: Sequence[Array | None]) -> NoReturn:
-        """The device only says that there is no result; the reference knows why."""
+        """Raise the reason: the device only reports that there is no result, the reference kernel knows why."""
         self._reference(arrays)
         raise OpError(Code.BAD_VALUE, "the device finds no result for a value, and the CPU does")
 
@@ -139,7 +139,7 @@ def _is_general(call: Call) -> bool:
 
 
 def _known(call: Call) -> tuple[object, ...]:
-    """All that the code of a call depends on; extents with their bounds."""
+    """Everything that the code of a call depends on, including the bounds of extents."""
     kinds = (*call.inputs, *call.wanted, *call.outputs)
     types = (
         None if one is None else (one.dtype.name, *((int(extent), repr(extent)) for extent in one.shape))
@@ -149,7 +149,7 @@ def _known(call: Call) -> tuple[object, ...]:
 
 
 def _stored(array: Array, dtype: DType) -> Bytes:
-    """An array as bytes of a model file."""
+    """An array as the bytes of a model file."""
     if dtype.is_packed:
         return pack(np.ascontiguousarray(array), dtype)
     return np.ascontiguousarray(array, dtype.array).reshape(-1).view(np.uint8)
@@ -162,7 +162,7 @@ def _loaded(data: Bytes, kind: TensorType) -> Array:
 
 
 def _parameters(call: Call, asked: QuantizationInput) -> Bytes:
-    """What the model stores beside the integers of an operand."""
+    """The scale, zero point or offset that the model stores with a quantized operand."""
     kind = call.inputs[asked.slot]
     assert kind is not None
     assert kind.quant is not None

@@ -1,4 +1,4 @@
-"""``Synthesizer``: a graph and a model in, a plan for a device out. The pipeline is one function."""
+"""``Synthesizer``: compiles a graph and a model to a plan for a device. The pipeline is one function."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -24,7 +24,7 @@ from openinfer.synth.targets.target import Passes, target_of
 
 
 class Stage(StrEnum):
-    """The steps of the pipeline, in their order."""
+    """The steps of the pipeline, in order."""
 
     BIND = "bind"
     DECOMPOSE = "decompose"
@@ -36,7 +36,7 @@ class Stage(StrEnum):
 
 
 def stage_called(name: str) -> Stage:
-    """The step of the pipeline that has a name.
+    """The pipeline step with this name.
 
     >>> stage_called("fuse")
     <Stage.FUSE: 'fuse'>
@@ -50,7 +50,7 @@ def stage_called(name: str) -> Stage:
 
 @dataclass(frozen=True)
 class StageResult:
-    """A step of the pipeline that has been done. ``text`` shows what it made, also after later ones."""
+    """The result of one pipeline step. ``text`` renders it, even after later steps have run."""
 
     stage: Stage
     text: Callable[[], str]
@@ -75,7 +75,7 @@ class Synthesizer:
         passes: Passes | None = None,
         weights: Weights = "file",
     ) -> None:
-        """``passes`` are what is done, whatever the device prefers; without them, its preferences decide."""
+        """``passes`` overrides the passes that the device prefers."""
         self._arch = arch_of(device)
         self._target = target_of(self._arch)
         self._name = name
@@ -100,7 +100,7 @@ class Synthesizer:
         sizes: Mapping[str, int] | None = None,
         strict: bool = False,
     ) -> Plan:
-        """The plan of a graph: the whole pipeline."""
+        """Run the whole pipeline and return the plan."""
         *_, last = self.pipeline(model, graph, sizes=sizes, strict=strict)
         assert last.plan is not None
         return last.plan
@@ -113,7 +113,7 @@ class Synthesizer:
         sizes: Mapping[str, int] | None = None,
         strict: bool = False,
     ) -> Iterator[StageResult]:
-        """The pipeline, one step at a time. Programs are verified after each; steps that are off change nothing."""
+        """Run the pipeline one step at a time. Each step's program is verified; disabled steps change nothing."""
         verified, passes = Verifier().verified, self._passes
         bound = bind(graph, model, sizes, strict=strict)
         yield StageResult(Stage.BIND, partial(bound_text, bound))

@@ -1,4 +1,4 @@
-"""``Plan``: everything decided about a graph for a device, as facts, as files, and compiled."""
+"""``Plan``: everything decided about a graph for a device, as facts, as files, or compiled."""
 
 import json
 import os
@@ -41,27 +41,27 @@ from openinfer.synth.targets.target import BuildOptions, Target
 
 PLAN_VERSION = 1
 _LOOSER = 10.0
-"""How much larger the tolerance of a self-test is where nodes are less exact."""
+"""Factor on a self-test's tolerance when some nodes are inexact."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything decided about a graph for a device; ``emit`` writes it, ``build`` compiles it here."""
+    """Everything decided about a graph for a device; ``emit`` writes the project, ``build`` compiles it here."""
 
     project: EmittedProject
     ledger: tuple[LedgerEntry, ...]
     arch: DeviceArch
     target: Target[Any]
     regions: Mapping[str, str] = field(default_factory=dict)
-    """In which of the device's memories arena, state and weights lie, if it has several."""
+    """The device memory that arena, state and weights are in, if it has several."""
     inexact: tuple[InexactNode, ...] = ()
-    """Nodes that are computed less exactly than their ops promise, because the user allows it."""
+    """Nodes computed less exactly than their ops promise, because the user allows it."""
 
     def __repr__(self) -> str:
         return f"<Plan {self.project.name!r} for {self.arch.title}: {interface(self.project.program.bound)}>"
 
     def _repr_html_(self) -> str:
-        """What notebooks show."""
+        """The rendering in notebooks."""
         program = self.placed.program
         title = f"Plan {self.project.name} for {self.arch.title}: {interface(self.project.program.bound)}"
         picture = arena_svg(*arena_requests(program, self.memory), arena_positions(program))
@@ -69,16 +69,16 @@ class Plan:
 
     @property
     def placed(self) -> Placed:
-        """The program as it was scheduled, and where everything lies: arena, state, weights."""
+        """The scheduled program and its memory layout: arena, state, weights."""
         return self.project.placed
 
     @property
     def memory(self) -> MemoryPlan:
-        """Where every value lies in the arena."""
+        """The arena offset of every value."""
         return self.placed.memory
 
     def facts(self) -> dict[str, Any]:
-        """The plan as plain values: what ``plan.json`` says."""
+        """The plan as plain values, as written to ``plan.json``."""
         project, program, names = self.project, self.placed.program, self.placed.names
         sizes = {"fixed": dict(sorted(program.bound.sizes.items())), "bounds": dict(sorted(program.sizes.items()))}
         return {
@@ -111,7 +111,7 @@ class Plan:
         }
 
     def files(self, golden: Sequence[Golden] = ()) -> Files:
-        """All files of the project, by their paths."""
+        """All files of the project, by path."""
         text = json.dumps(self.facts(), indent=2, ensure_ascii=True, allow_nan=False)
         steps = [replace(one, looser=_LOOSER) for one in golden] if self.inexact else golden
         return {**self.project.files(steps), "plan.json": f"{text}\n"}
@@ -122,11 +122,11 @@ class Plan:
         golden: Sequence[Golden] = (),
         more: Mapping[str, str | bytes] | None = None,
     ) -> list[Path]:
-        """Write the project's files into a folder, which is made if need be, and say which these are.
+        """Write the project's files into a folder, creating it if necessary, and return their paths.
 
-        ``golden`` are steps with known results, one after the other from a fresh start: they make ``make selftest``.
-        ``more`` are other files that belong to it. Whatever goes wrong, the folder then has the project that was there
-        before, or this one, or one that refuses to build.
+        ``golden`` are consecutive steps with known results, starting from a fresh state; ``make selftest`` checks them.
+        ``more`` are additional files of the project. If writing fails, the folder holds the previous project, or this
+        one, or one that refuses to build.
         """
         files = {**self.files(golden), **(more or {})}
         return write_project(
@@ -143,18 +143,18 @@ class Plan:
     ) -> CompiledModule:
         """Compile the code on this machine and load it: a module with the executor's verbs.
 
-        With a ``trace`` level (``basic``, ``full``) it records what each step does, as the simulator does.
-        ``node_budget`` ends a step of a graph with loops that executes more nodes. ``weights`` are ``held`` in memory,
-        or ``mapped``: a file of the cache that steps read through, which can be larger than memory and which all
-        processes of this machine share.
+        With a ``trace`` level (``basic``, ``full``) the module records what each step does, as the simulator does.
+        ``node_budget`` aborts a step of a graph with loops that executes more nodes. ``weights`` are ``held`` in
+        memory, or ``mapped``: read through a cache file that can be larger than memory and that all processes on this
+        machine share.
         """
         options = BuildOptions(cc, tuple(flags), trace_level(trace), node_budget, weight_memory(weights))
         return self.target.build(self.project, options)
 
     def footprint(self) -> Footprint | CircuitFootprint | None:
-        """What the program takes of a device without an operating system, or of an FPGA, measured by tools found here.
+        """The resources used on a bare-metal device or an FPGA, measured with tools installed on this machine.
 
-        None for other devices: what they take is this machine's to say (``build``, ``profile``).
+        None for other devices; measure those on this machine with ``build`` and ``profile``.
         """
         return None if self.target.footprint is None else self.target.footprint(self.project)
 
@@ -168,11 +168,11 @@ class Plan:
         cc: str = "gcc",
         after_step: Callable[[float], None] = lambda _seconds: None,
     ) -> Profile:
-        """Run steps on this machine, and say where their time goes, kernel by kernel.
+        """Run steps on this machine and report where their time goes, kernel by kernel.
 
-        Every step gets the same inputs, and begins with the same state: the initial one, or one that was saved.
-        ``steps`` are run with a clock around each kernel and as many without, in turns, after a few that warm up.
-        ``after_step`` is told of each of them, and how many seconds it took.
+        Every step gets the same inputs and starts from the same state: the initial one, or a saved one. After the
+        warm-up, ``steps`` steps with a timer around each kernel alternate with as many without. ``after_step`` is
+        called after each step with its duration in seconds.
         """
         return self.target.profile(self.project, cc, TimedRun(inputs or {}, steps, warmup, state, after_step))
 

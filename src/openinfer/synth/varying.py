@@ -1,7 +1,7 @@
-"""Calls of an op whose extents differ from one to the next, as one call with dynamic sizes.
+"""Generalizes op calls whose extents vary from call to call to one call with dynamic sizes.
 
-So a graph whose sizes change from step to step does not need new shaders in each of them. An extent is a size from the
-second value on that it has had; all others stay numbers.
+A graph whose sizes change from step to step then needs no new shaders in each step. An extent becomes a dynamic size
+once it has had a second value; all others stay numbers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,26 +17,26 @@ from openinfer.ops import Call, OpError, OpRecord, TensorType, infer
 _MOST_KEYS = 4096
 _LEAST_BOUND = 64
 _MOST_ELEMENTS = 1 << 28
-"""Tensors that can be larger at the bounds of their sizes have shaders of their own: positions would have 64 bits."""
+"""Calls whose tensors can exceed this at their bounds get shaders of their own: positions would need 64 bits."""
 
 
 @dataclass(frozen=True)
 class GeneralCall:
-    """A call in which some extents are dynamic sizes, and their values now."""
+    """A call in which some extents are dynamic sizes, with their current values."""
 
     call: Call
     sizes: Mapping[str, int]
 
 
 class VaryingExtents:
-    """What is known of earlier calls of each op."""
+    """The extents seen in earlier calls of each op."""
 
     def __init__(self) -> None:
         self._first: dict[Any, tuple[int, ...]] = {}
         self._varying: dict[Any, set[int]] = {}
 
     def general(self, record: OpRecord, call: Call, stored: Sequence[DType | None]) -> GeneralCall | None:
-        """A complete call with sizes for what has varied; None where nothing has, or where the op does not allow it."""
+        """A complete call with sizes for extents that vary; None if none does, or if the op does not allow it."""
         kinds = (*call.inputs, *call.wanted)
         if any(one is not None and one.quant is not None for one in kinds):
             return None
@@ -50,14 +50,14 @@ class VaryingExtents:
             return None
         first, varying = self._first[key], self._varying[key]
         varying.update(place for place, extent in enumerate(extents) if extent != first[place])
-        # An extent of 1 stretches, and one of 0 has no elements: these are cases of their own.
+        # Special cases: an extent of 1 broadcasts, and one of 0 has no elements.
         if not varying or any(extents[place] < 2 for place in varying):
             return None
         return _generalized(record, call, [(first[place], extent) for place, extent in enumerate(extents)], varying)
 
 
 def _key(record: OpRecord, call: Call, stored: Sequence[DType | None]) -> Any:
-    """Calls that differ in nothing but extents have the same."""
+    """The key shared by all calls that differ only in their extents."""
     kinds = [None if one is None else (one.dtype, len(one.shape)) for one in (*call.inputs, *call.wanted)]
     return record.name, repr(sorted(call.params.items())), tuple(kinds), len(call.inputs), tuple(stored)
 
@@ -65,10 +65,10 @@ def _key(record: OpRecord, call: Call, stored: Sequence[DType | None]) -> Any:
 def _generalized(
     record: OpRecord, call: Call, history: Sequence[tuple[int, int]], varying: set[int]
 ) -> GeneralCall | None:
-    """Extents that have always been equal are one size."""
+    """The call with sizes for varying extents; those equal in both the first call and this one share a size."""
     sizes = {pair: f"s{number}" for number, pair in enumerate(dict.fromkeys(history[one] for one in sorted(varying)))}
     dims = {
-        # No two bounds are equal, so that rules do not take different sizes for one.
+        # All bounds differ, so that shape rules do not take different sizes for the same one.
         pair: Dim(max(_LEAST_BOUND, 1 << (2 * pair[1]).bit_length()) + number, Ref(name))
         for number, (pair, name) in enumerate(sizes.items())
     }

@@ -1,1 +1,1 @@
-"""Device descriptions: the JSON files, this machine as a device, and what is wrong with a document."""
+"""Device descriptions: the JSON files, detection of this machine, and validation of documents."""

@@ -1,6 +1,6 @@
-"""What CUDA says of this machine's GPU, and how it rounds, as a device description.
+"""Describes this machine's GPU: what CUDA reports about it, and how it rounds.
 
-A small program asks the driver and runs arithmetic on the device; it is compiled here, by nvcc, as generated code is.
+A small program queries the driver and runs arithmetic on the device; nvcc compiles it here, like generated code.
 """
 
 import os
@@ -20,10 +20,10 @@ _TOOLKIT = "install the CUDA toolkit (https://developer.nvidia.com/cuda-download
 _GPU = "a GPU of NVIDIA with its driver; nvidia-smi shows it"
 _SECONDS = 120
 _LEAST = 70
-"""The compute capability that code is written for, at least, times ten."""
+"""The lowest compute capability that generated code supports, times ten."""
 _ARGUMENT_BYTES = 32764
 _SINCE = {"bf16": 80, "fp16": 53, "int8_dot": 61, "cooperative_matrix": 70}
-"""The compute capability that has a feature, where not every GPU does."""
+"""The compute capability, times ten, that introduced a feature which not every GPU has."""
 _ALWAYS = (
     *("int8", "int16", "subgroup_ops", "subgroup_shuffle", "buffer_addresses", "fp64", "int64"),
     *("storage_8bit", "storage_16bit"),
@@ -33,7 +33,7 @@ _ALWAYS = (
 def cuda_document() -> dict[str, Any]:
     """The description of the GPU that programs get on this machine.
 
-    What is missing to find out, the compiler, a driver or a GPU, is said with what to do (E806).
+    If the compiler, a driver or a GPU is missing, error E806 says so and what to do.
     """
     compiler = shutil.which(_NVCC)
     if compiler is None:
@@ -76,7 +76,7 @@ def _first_line(ended: "subprocess.CompletedProcess[str]") -> str:
 
 
 def document_of(facts: Sequence[tuple[str, str]]) -> dict[str, Any]:
-    """A device description of what the program said."""
+    """The device description from the program's output."""
     known = dict(facts)
     capability = int(known["capability"])
     if capability < _LEAST:

@@ -1,4 +1,4 @@
-"""Device descriptions: what a device is, has and allows, as documents that make synthesis repeatable.
+"""Device descriptions: what a device is, has and allows, as documents that make synthesis reproducible.
 
 ``DeviceArch`` is such a document, ``DeviceSpec`` a short way to name a kind of device. Knows nothing of graphs.
 """
@@ -31,10 +31,10 @@ from openinfer.synth.devices.sections import (
 )
 
 FOLDER = Path(__file__).parent / "files"
-"""The shipped descriptions; ``devices/`` in the repository is a link to it."""
+"""The shipped descriptions; ``devices/`` in the repository links to them."""
 MAX_DEVICE_BYTES = 1 << 20
 HOST = "host"
-"""What this machine is called."""
+"""The name of this machine."""
 
 
 class DeviceArch(DeviceSection):
@@ -66,7 +66,7 @@ class DeviceArch(DeviceSection):
 
     @classmethod
     def from_json(cls, document: str | bytes | Mapping[str, Any], *, name: str = "<device>") -> Self:
-        """The description in a JSON text, or in what was parsed from one; ``name`` is what errors call it."""
+        """The description in a JSON text or a parsed document; ``name`` identifies it in errors."""
         value = dict(document) if isinstance(document, Mapping) else parsed_document(document, name)
         _require_writable(value, name)
         try:
@@ -111,8 +111,8 @@ class DeviceArch(DeviceSection):
     def detect(cls, api: str = "c") -> Self:
         """The description of this machine: instruction set, cores, caches, memory and compiler.
 
-        With the api ``vulkan`` or ``cuda``, that of its GPU, which is asked and tried out; error E806 says what is
-        missing for that.
+        With the api ``vulkan`` or ``cuda``, the description of its GPU, which is queried and tested; error E806 says
+        what is missing for that.
         """
         from openinfer.synth.devices.cuda import cuda_document
         from openinfer.synth.devices.host import host_document
@@ -126,7 +126,7 @@ class DeviceArch(DeviceSection):
         return cls.from_json(ways[api](), name="<this machine>")
 
     def to_json(self) -> dict[str, Any]:
-        """The document: what was given, unknown keys included, and nothing else."""
+        """The document as given, including unknown keys, and nothing else."""
         found: dict[str, Any] = self.model_dump(mode="json", by_alias=True, exclude_unset=True)
         return found
 
@@ -135,7 +135,7 @@ class DeviceArch(DeviceSection):
         return json.dumps(self.to_json(), indent=2) + "\n"
 
     def __eq__(self, other: object) -> bool:
-        """Whether two documents say the same; where they were read does not matter."""
+        """Whether two documents have the same content, wherever they were read from."""
         return self.to_json() == other.to_json() if isinstance(other, DeviceArch) else NotImplemented
 
     def __hash__(self) -> int:
@@ -147,17 +147,17 @@ class DeviceArch(DeviceSection):
 
     @property
     def title(self) -> str:
-        """What to call the device in one line."""
+        """The device's name in one line."""
         return self.device.name or " ".join(filter(None, (self.device.type, self.api)))
 
     @property
     def api(self) -> str | None:
-        """What code is written for."""
+        """The programming interface that code is generated for."""
         return self.device.api or ("c" if self.device.type == "cpu" else None)
 
     @property
     def warnings(self) -> tuple[Diagnostic, ...]:
-        """A warning for every key that is not known; it is kept and has no effect."""
+        """A warning for every unknown key; such keys are kept and have no effect."""
         return tuple(
             Diagnostic(
                 Code.UNKNOWN_DEVICE_KEY, f"the key {key!r:.80} is unknown", DocumentSpan(path, self._document), advice
@@ -170,7 +170,7 @@ class DeviceArch(DeviceSection):
 
 
 def _require_writable(value: Any, name: str) -> None:
-    """Refuse what could not be written as a file again: unknown keys are kept, whatever their values."""
+    """Reject what could not be written to a file again: unknown keys are kept with any values."""
     try:
         json.dumps(value, allow_nan=False, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError as error:
@@ -197,7 +197,7 @@ def _unknown(section: DeviceSection, path: str) -> Iterator[tuple[str, str, str 
 
 @cache
 def device_names() -> tuple[str, ...]:
-    """The shipped descriptions.
+    """The names of the shipped descriptions.
 
     >>> device_names()[:3]
     ('aarch64-neon', 'ada_mock', 'cortex-m4')
@@ -216,12 +216,12 @@ def device_schema() -> dict[str, Any]:
     }
 
 
-# --- devices in short -------------------------------------------------------------------------------------------------
+# --- short device names -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class DeviceSpec:
-    """A kind of device, said in one line.
+    """A kind of device, named in one line.
 
     >>> DeviceSpec.GPU().api("vulkan").arch().device.api
     'vulkan'
@@ -235,12 +235,12 @@ class DeviceSpec:
 
     @classmethod
     def CPU(cls) -> Self:  # noqa: N802  (the documented name)
-        """The processor of this machine, unless ``isa`` says which."""
+        """The processor of this machine, unless ``isa`` selects another."""
         return cls("cpu")
 
     @classmethod
     def GPU(cls) -> Self:  # noqa: N802  (the documented name)
-        """A GPU; ``api`` says how it is programmed."""
+        """A GPU; ``api`` selects how it is programmed."""
         return cls("gpu")
 
     def api(self, name: str) -> Self:
@@ -252,7 +252,7 @@ class DeviceSpec:
         return replace(self, _isa=name)
 
     def arch(self) -> DeviceArch:
-        """The description that this stands for."""
+        """The full description."""
         if self.type == "cpu" and self._isa is None and self._api in (None, "c"):
             return DeviceArch.detect()
         described: dict[str, Any] = {"device": {"type": self.type, "api": self._api}}
@@ -268,7 +268,7 @@ class DeviceSpec:
 
 
 def arch_of(device: Device | DeviceSpec | DeviceArch | str) -> DeviceArch:
-    """The description of whatever names a device; a text is a kind of device, or what ``DeviceArch.called`` takes.
+    """The description of anything that names a device; text is a kind of device, or a name for ``DeviceArch.called``.
 
     >>> arch_of("generic").cpu.isa, arch_of(Device.VULKAN).device.type, arch_of("host") == arch_of(Device.CPU)
     ('generic', 'gpu', True)

@@ -1,4 +1,4 @@
-"""JSON documents that people write or commit: reading them, and what a validator finds wrong with them, located."""
+"""JSON documents that people write or commit: reads them, and reports validation errors with their locations."""
 
 import os
 from collections.abc import Sequence
@@ -19,11 +19,11 @@ _EXPECTED = {
     "float_type": "a number",
     "bool_type": "true or false",
 }
-"""What a validator wanted, by its name of the error; the others say it well themselves."""
+"""What the validator expected, by its error type; its messages for other types are good enough."""
 
 
 def document_bytes(path: str | os.PathLike[str], what: str, code: Code, most: int) -> bytes:
-    """The bytes of a file that is to be such a document, and no more than ``most``."""
+    """The bytes of a document file, at most ``most``."""
     name = os.fspath(path)
     try:
         data = read_plain(name, most)
@@ -45,7 +45,7 @@ def parsed_document(document: str | bytes, name: str) -> Any:
 
 
 def validation_problems(error: ValidationError, document: Any, name: str, code: Code) -> list[Diagnostic]:
-    """What a validator found in a document, as diagnostics: one for each place, and not too many."""
+    """Validation errors as diagnostics: one per location, and not too many."""
     found: dict[str, Diagnostic] = {}
     for one in error.errors(include_url=False, include_context=False):
         keys = _keys(one["loc"], document)

@@ -1,4 +1,4 @@
-"""What the operating system says of this machine, as a device description."""
+"""Describes this machine from what the operating system reports."""
 
 import os
 import platform
@@ -14,9 +14,9 @@ _COMPILERS = ("gcc", "clang", "cc")
 
 
 def host_document(root: Path = Path("/"), machine: str | None = None, usable: set[int] | None = None) -> dict[str, Any]:
-    """The description of this machine, or of the one whose ``/proc`` and ``/sys`` lie under another folder.
+    """The description of this machine, or of the one whose ``/proc`` and ``/sys`` are under ``root``.
 
-    What the system does not say is left out; ``usable`` are the processors that this process may run on.
+    Unknown facts are left out; ``usable`` are the processors that this process may run on.
     """
     cpuinfo = _text(root / "proc/cpuinfo")
     kind = machine or platform.machine()
@@ -61,7 +61,7 @@ def _text(path: Path) -> str:
 
 
 def _said(text: str, key: str) -> str | None:
-    """What a file of ``key : value`` lines says first of a key."""
+    """The first value of a key in ``key : value`` lines."""
     found = re.search(rf"^{key}\s*:[ \t]*(.+?)\s*$", text, re.MULTILINE)
     return found[1][:200] if found is not None else None
 
@@ -71,7 +71,7 @@ def _usable() -> set[int]:
 
 
 def _cores(cpuinfo: str, usable: set[int]) -> int:
-    """How many cores the usable processors are: two threads of a core share what a kernel needs."""
+    """The number of cores among the usable processors: two threads of a core share the units that a kernel needs."""
     cores = set()
     for entry in re.split(r"\n\s*\n", cpuinfo):
         number = _said(entry, "processor")

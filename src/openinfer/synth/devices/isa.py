@@ -1,4 +1,4 @@
-"""Instruction sets of processors: what each has, and which of them this machine can run."""
+"""CPU instruction sets: what each provides, and which of them this machine can run."""
 
 import platform
 import re
@@ -8,7 +8,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class InstructionSet:
-    """What a processor with an instruction set has, where its description does not say otherwise."""
+    """The defaults for a processor with an instruction set; its description may override them."""
 
     name: str
     vector_bits: int
@@ -43,7 +43,7 @@ def runnable(cpuinfo: str | None = None, machine: str | None = None) -> tuple[In
 
 
 def has_dot(cpuinfo: str | None = None) -> bool:
-    """Whether this machine's processor adds four products of bytes in one instruction."""
+    """Whether this machine's processor has a four-way byte dot product instruction."""
     return "avx512_vnni" in _features(cpuinfo)
 
 

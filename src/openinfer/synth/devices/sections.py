@@ -1,4 +1,4 @@
-"""The sections of a device description, each with its keys, and what values they take."""
+"""The sections of a device description, with their keys and allowed values."""
 
 from typing import Annotated, Literal
 

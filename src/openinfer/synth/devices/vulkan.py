@@ -1,6 +1,6 @@
-"""What a Vulkan driver says of this machine's device, and how the device rounds, as a device description.
+"""Describes this machine's Vulkan device: what its driver reports, and how it rounds.
 
-A small program asks the driver and runs arithmetic on the device; it is compiled here, as generated code is.
+A small program queries the driver and runs arithmetic on the device; it is compiled here, like generated code.
 """
 
 import os
@@ -17,14 +17,14 @@ from openinfer.errors import Code, Diagnostic, MissingExtraError
 GLSLANG = "glslangValidator"
 _COMPILERS = ("gcc", "clang", "cc")
 _SHADERS = ((), ("-DOI_DOUBLE",), ("-DOI_PRESERVE",))
-"""The shaders of the program, as they are compiled."""
+"""The compiler flags of the program's shaders."""
 _MISSING = {3: "a Vulkan driver", 4: "a device with Vulkan 1.2"}
-"""What the program did not find, by the code that it ends with."""
+"""What the program did not find, by its exit code."""
 _DRIVERS = "mesa-vulkan-drivers"
 _MOST = (1 << 31) - 1
-"""The most that a description says of a limit; some drivers have none."""
+"""The largest limit in a description; some drivers have no limit."""
 _LLVMPIPE_ITERATIONS = 65535
-"""After which Mesa's driver on the processor ends all loops of a thread, without a word."""
+"""The iterations after which Mesa's CPU driver silently ends all loops of a thread."""
 _VENDORS = {
     0x1002: "amd",
     0x1010: "imagination",
@@ -36,14 +36,14 @@ _VENDORS = {
     0x10005: "mesa",
 }
 _COMPONENTS = {0: "f16", 1: "f32", 2: "f64", 3: "i8", 5: "i32", 7: "u8", 9: "u32", 1000141000: "bf16", 1000491003: "f8"}
-"""The dtypes of matrix units, by the numbers that Vulkan has for them."""
+"""The dtypes of matrix units, by Vulkan's component type numbers."""
 _SECONDS = 60
 
 
 def vulkan_document() -> dict[str, Any]:
-    """The description of this machine's Vulkan device: a graphics card before others.
+    """The description of this machine's Vulkan device, preferably a graphics card.
 
-    What is missing to find out, a loader, a driver, or a compiler, is said with the command that installs it (E806).
+    If a loader, a driver or a compiler is missing, error E806 gives the command that installs it.
     """
     compiler = next((name for name in _COMPILERS if shutil.which(name) is not None), None)
     if compiler is None:
@@ -55,13 +55,13 @@ def vulkan_document() -> dict[str, Any]:
 
 
 def not_installed(what: str, packages: str, *notes: str) -> MissingExtraError:
-    """What is said where a Vulkan device cannot be used for want of something."""
+    """The error for a missing prerequisite of Vulkan devices."""
     message = f"{what} is missing: Vulkan devices cannot be used on this machine"
     return MissingExtraError(Diagnostic(Code.NO_GPU, message, None, f"apt-get install {packages}", notes))
 
 
 def _facts(folder: Path, compiler: str) -> list[tuple[str, str]]:
-    """What the program says: a key and a value each."""
+    """The program's output: a key and a value per line."""
     program = folder / "probe"
     shaders = [str(folder / f"{number}.spv") for number in range(len(_SHADERS))]
     with as_file(files("openinfer.synth.devices") / "probe") as source:
@@ -107,7 +107,7 @@ def _first_line(text: str) -> Iterator[str]:
 
 
 def document_of(facts: Sequence[tuple[str, str]]) -> dict[str, Any]:
-    """A device description of what the program said."""
+    """The device description from the program's output."""
     known = dict(facts)
     found: dict[str, Any] = {
         "device": {
@@ -139,7 +139,7 @@ def document_of(facts: Sequence[tuple[str, str]]) -> dict[str, Any]:
 
 
 def _matrices(lines: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """What matrix units compute, each once; dtypes that there are no tensors of are left out."""
+    """The distinct shapes of matrix units; those with dtypes that tensors cannot have are left out."""
     for line in dict.fromkeys(lines):
         a, b, total, *shape = map(int, line.split())
         if {a, b, total} <= _COMPONENTS.keys():

@@ -1,1 +1,1 @@
-"""From a bound graph to a program."""
+"""Lowers a bound graph to a program."""

@@ -1,4 +1,4 @@
-"""What nodes access: variables, tensors of the model, parts of tables and of plain tensors."""
+"""Lowers accesses: variables, model tensors, and slices of tables and plain tensors."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -22,13 +22,13 @@ class _Kept:
 
     index: Index
     most: int | None
-    """The most that its length can be."""
+    """The upper bound of its length, if it has one."""
     of: Hashable
-    """What its extent is known by: axes of which this is equal are as long."""
+    """Identifies its extent: axes with equal keys have the same length."""
 
 
 class Accesses:
-    """What nodes read, and where they write: variables, tables, entries, parts of tensors."""
+    """Lowers reads and writes of variables, tables, entries, and slices of tensors."""
 
     def __init__(self, bound: BoundGraph, emission: Emission, variables: VariableValues, families: Families) -> None:
         self.tables = {name: table_of(variable) for name, variable in bound.vars.items() if variable.is_table}
@@ -38,7 +38,7 @@ class Accesses:
         self._families = families
 
     def operand(self, operand: Operand, node: Node, dtype: DType | None = None) -> StepOperand:
-        """What an operand is now; ``dtype`` is that of a literal."""
+        """The current value of an operand; ``dtype`` is that of a literal."""
         if isinstance(operand, Literal):
             assert dtype is not None
             return self._literal(operand, node, dtype)
@@ -59,7 +59,7 @@ class Accesses:
         return self._variables.read(operand.base, node.index)
 
     def integer(self, expr: Expr, node: Node) -> Value:
-        """An index expression as a value."""
+        """The value of an index expression."""
         scalars = self._variables.scalars(expr)
         value = self._emission.value(str(expr), DTYPES["i64"], ())
         self._emission.emit(IntegerStep(expr, value, node.index, scalars))
@@ -73,12 +73,12 @@ class Accesses:
         return value
 
     def require_shape(self, operand: Operand | None) -> None:
-        """The dimensions of what an operand names as a whole have values."""
+        """Require that the dimensions of a variable which the operand names as a whole have values."""
         if isinstance(operand, Access) and not operand.bracketed and operand.base in self._bound.vars:
             self._emission.require_shape(self._bound.vars[operand.base])
 
     def write(self, node: Node, access: Access, value: Value) -> None:
-        """Write what is accessed."""
+        """Write a value to what is accessed."""
         variable = self._bound.vars[access.base]
         if variable.is_table:
             self._table_change(Action.WRITE, access, node, value)
@@ -113,7 +113,7 @@ class Accesses:
     # --- tables ---------------------------------------------------------------------------------------------------
 
     def table_read(self, access: Access, node: Node, shape: tuple[int, ...] | None, *, is_exact: bool = False) -> Value:
-        """A part of a table. Without a shape, it has that which its indices say."""
+        """Read a slice of a table. Without a shape, its indices determine it."""
         table = self.tables[access.base]
         if shape is None:
             shape = self._table_shape(access, table, node)
@@ -127,7 +127,7 @@ class Accesses:
         self._emission.emit(TableStep(action, self.tables[access.base], access.indices, value, node.index, scalars))
 
     def _table_shape(self, access: Access, table: Table, node: Node) -> tuple[int, ...]:
-        """The shape of a part that an op reads directly; a length that is not a size gets one of its own."""
+        """The shape of a slice that an op reads directly; lengths that are not declared sizes become unnamed ones."""
         variable = table.variable
         assert variable.decl is not None
         indices = variable.decl.table_indices
@@ -136,7 +136,7 @@ class Accesses:
         cells = [chosen[name] for name in variable.decl.auto_dim]
         is_grown = all(isinstance(one, Single) for one in cells)
         ordered = [*keys, *cells]
-        # Matrices of a table grow one by one; all other slices along one of its indices have the same extent.
+        # Matrices of a table grow independently; otherwise all full slices along one table index have the same extent.
         of = access if variable.decl.auto_dim else access.base
         kept = [
             _Kept(index, bound, (of, axis))
@@ -146,7 +146,7 @@ class Accesses:
         return self._part_shape(access, variable, self._emission.shapes.of(variable), node, kept)
 
     def _symbolic(self, name: str) -> int | None:
-        """The value of a name in an index, as far as that is known: dynamic sizes are symbols."""
+        """The value of a name in an index, if known; dynamic sizes are symbols."""
         shapes, place = self._emission.shapes, self._emission.place
         is_size = name in shapes.sizes and name not in self._bound.vars and not place.is_index(name)
         return shapes.size(name) if is_size else place.static(name)
@@ -159,7 +159,7 @@ class Accesses:
         node: Node,
         kept: Sequence[_Kept],
     ) -> tuple[int, ...]:
-        """The shape of a part of a tensor or entry with these slices."""
+        """The shape of a slice of a tensor or entry."""
         found = access_type(access, variable, whole, self._symbolic)
         extents: list[int] = []
         for axis, extent in enumerate(found.shape):
@@ -169,21 +169,22 @@ class Accesses:
             own = kept[axis]
             if own.most is None:
                 raise refused(node, f"the length of {access} has no bound", "bound the table with @fixed")
-            # Axes that are compared by where they stand from the end have lengths of their own: d[0..n, 0..n].
+            # Shape rules align axes from the end, so the same slice on different axes gets different lengths: d[0..n,
+            # 0..n].
             of = (own.of, len(found.shape) - axis)
             extents.append(self._emission.shapes.unnamed(node, own.index, of, own.most))
         return tuple(extents)
 
-    # --- parts of plain tensors -----------------------------------------------------------------------------------
+    # --- slices of plain tensors ----------------------------------------------------------------------------------
 
     def is_part(self, access: Access) -> bool:
-        """Whether a slice of a tensor is accessed."""
+        """Whether the access is to a slice of a plain tensor."""
         variable = self._bound.vars[access.base]
         is_plain = not variable.is_table and not isinstance(variable.origin, FromPattern)
         return is_plain and access.bracketed and bool(access.indices)
 
     def part_read(self, access: Access, node: Node, shape: tuple[int, ...] | None, *, is_exact: bool = False) -> Value:
-        """A part of a tensor. Without a shape, it has that which its indices say."""
+        """Read a slice of a tensor. Without a shape, its indices determine it."""
         whole = self._variables.read(access.base, node.index)
         if shape is None:
             pairs = zip(access.indices, whole.shape, strict=True)
@@ -197,7 +198,7 @@ class Accesses:
     def _part_change(
         self, action: Action, access: Access, node: Node, value: StepOperand | None, initial: float
     ) -> None:
-        """Write a slice: a copy of the whole is changed, which placement puts in the memory of the whole."""
+        """Change a slice in a copy of the whole tensor; placement gives both the same memory."""
         scalars = self._variables.index_scalars(access.indices)
         whole = self._variables.read(access.base, node.index)
         changed = self._emission.value(access.base, whole.dtype, whole.shape)
@@ -207,7 +208,7 @@ class Accesses:
 
 
 def table_of(variable: BoundVar) -> Table:
-    """The storage of a variable that is a table."""
+    """The storage of a table variable."""
     decl = variable.decl
     assert decl is not None
     keys = [index for index in decl.table_indices if index not in decl.auto_dim]

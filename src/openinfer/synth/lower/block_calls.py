@@ -1,7 +1,8 @@
-"""Calls of blocks with parameters: what they are called with, and what that makes of their parameters.
+"""Lowers calls of blocks with parameters, and the parameters inside these blocks.
 
-A block is a function that is called with addresses. Where every call gives a parameter tensors of the model, it is
-called with which of them instead: so they are stored in the order that suits the kernels that read them.
+A block becomes a function whose arguments are addresses. If every call passes model tensors for a parameter, it takes
+an integer that selects one of them instead: these tensors can then be stored in the layout that suits the kernels that
+read them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -34,12 +35,12 @@ from openinfer.synth.program.ir import (
 
 @dataclass(frozen=True)
 class _Families:
-    """The parameters of a block that are tensors of the model: by their places, all that calls give, one by one."""
+    """The parameters of a block that are always model tensors: by position, the distinct weights that calls pass."""
 
     weights: Mapping[int, tuple[Weight, ...]]
 
     def chosen(self, place: int, name: str) -> Weight:
-        """The parameter in the block: one of the tensors, which an integer chooses if there are several."""
+        """The parameter inside the block: one of the tensors, selected by an integer if there are several."""
         given = self.weights[place]
         names = tuple(one for weight in given for one in weight.names)
         if len(names) == 1:
@@ -47,12 +48,12 @@ class _Families:
         return Weight(names, given[0].dtype, given[0].shape, (Ref(name),), (len(names),), (0,))
 
     def index(self, place: int, name: str) -> BlockIndex | None:
-        """The integer that chooses it."""
+        """The integer parameter that selects the tensor, if there are several."""
         count = sum(len(weight.names) for weight in self.weights[place])
         return BlockIndex(name, 0, count - 1, is_chosen=True) if count > 1 else None
 
     def which(self, place: int, weight: Weight) -> Expr:
-        """The integer for one that a call gives."""
+        """The integer that selects the weight that a call passes."""
         given = self.weights[place]
         starts = [0, *accumulate(len(one.names) for one in given)]
         found: Expr = Num(0)
@@ -74,10 +75,10 @@ class BlockCalls:
         self.params: dict[str, BlockParams] = {}
         self._families: dict[str, _Families] = {}
 
-    # --- where a block is called ----------------------------------------------------------------------------------
+    # --- calls ----------------------------------------------------------------------------------------------------
 
     def call(self, node: Node, kind: BlockCall) -> None:
-        """A call: arguments are read, what the block touches is brought home, and results are written behind it."""
+        """A call: reads the arguments, moves variables the block touches to their homes, and writes the results."""
         variables, current = self._variables, self._variables.current
         block = self._bound.graph.blocks[kind.block]
         args: list[StepOperand] = []
@@ -106,7 +107,7 @@ class BlockCalls:
             self._emission.emit(Mark(node.index, results, is_return=True))
 
     def _settled(self, given: object, value: StepOperand, block: str, node: Node) -> StepOperand:
-        """An argument where it is now; a copy, if the block writes the variable whose memory it is in."""
+        """The argument in its current memory; a copy if the block writes the variable whose home that is."""
         if isinstance(given, Access) and not given.bracketed and given.base in self._variables.current:
             value = self._variables.current[given.base]
         if not isinstance(value, Value) or not value.is_home:
@@ -121,10 +122,10 @@ class BlockCalls:
         variable = self._bound.vars[name]
         return self._emission.value(name, variable.dtype, self._emission.shapes.of(variable))
 
-    # --- the block itself -----------------------------------------------------------------------------------------
+    # --- blocks ---------------------------------------------------------------------------------------------------
 
     def begin(self, block: Block) -> Around:
-        """The parameters of a block get values; the indices that are around its nodes."""
+        """Give a block's parameters values; returns the indices in scope of its nodes."""
         tensors = _tensors(block)
         families = self._families[block.name] = self._found(block, tensors)
         args: list[Value] = []
@@ -145,17 +146,17 @@ class BlockCalls:
         return around(index.name for index in indices)
 
     def sizes(self, block: str) -> frozenset[str]:
-        """The dynamic sizes of what a block is called with, which have values by then."""
+        """The dynamic sizes of a block's arguments, which are bound when it is called."""
         return frozenset(size for one in self.params[block].args for extent in one.shape for size in sizes_in(extent))
 
     def end(self, block: Block) -> None:
-        """What the block returns is put where its caller wants it."""
+        """Move the values that the block returns to where its caller wants them."""
         last = block.nodes[-1]
         for name, result in zip(_returned(block), self.params[block.name].results, strict=True):
             self._emission.move(self._variables.read(name, last.index), result, last.index)
 
     def _found(self, block: Block, tensors: Iterable[BlockParam]) -> _Families:
-        """Which parameters are tensors of the model in all calls, whole and as long as they are declared."""
+        """The parameters that are whole model tensors of the declared shape in all calls."""
         found: dict[int, tuple[Weight, ...]] = {}
         for place, param in enumerate(tensors):
             given = [call.args[place] for call in self._calls.get(block.name, ())]
@@ -166,7 +167,7 @@ class BlockCalls:
         return _Families(found)
 
     def finished(self, steps: Steps) -> Steps:
-        """Steps, with calls that say which tensors of the model arguments are."""
+        """The steps, with model tensors in the arguments of calls replaced by the integers that select them."""
         return map_steps(steps, lambda step: (self._finished(step) if isinstance(step, CallStep) else step,))
 
     def _finished(self, step: CallStep) -> Step:

@@ -1,4 +1,4 @@
-"""Consumers: blocks that await variables, and run on copies of their own where entry has yielded all of them."""
+"""Lowers consumers: blocks that await variables, and run on copies of them once entry has yielded all of them."""
 
 from collections.abc import Iterable, Mapping
 
@@ -12,7 +12,7 @@ from openinfer.synth.program.liveness import definitions
 
 
 class Consumers:
-    """What entry hands over to consumers, and takes back from them."""
+    """The variables that entry yields to consumers, and awaits from them."""
 
     def __init__(self, bound: BoundGraph, emission: Emission, variables: VariableValues) -> None:
         self._blocks = bound.graph.blocks
@@ -21,25 +21,25 @@ class Consumers:
         self._emission = emission
         self._variables = variables
         self.copies: dict[str, dict[str, Value]] = {}
-        """For each consumer, its copies of what it awaits."""
+        """For each consumer, its copies of the variables it awaits."""
         self.binds: dict[str, tuple[str, ...]] = {}
-        """For each consumer the dynamic sizes that it can be the first to have values for, the inputs having none."""
+        """For each consumer, the dynamic sizes that it may be the first to bind, since no input binds them."""
         self._clobbered: dict[str, set[Value]] = {}
-        """For each consumer, the homes of what it awaits in which it works on its copies."""
+        """For each consumer, the homes of awaited variables that it overwrites while it works on its copies."""
         self._given: dict[str, set[str]] = {name: set() for name in self._blocks}
-        """For each consumer, what it awaits and has been yielded since it last started."""
+        """For each consumer, the variables it awaits that entry has yielded since it last started."""
         self._started: set[str] = set()
         self._away: set[str] = set()
-        """What entry has yielded and not awaited."""
+        """The variables that entry has yielded and not awaited yet."""
         self._unjoined: set[str] = set()
-        """The consumers that have run and may know sizes that entry does not."""
+        """The consumers that have run and may have bound sizes that entry has not."""
         self._awaiting: dict[str, list[tuple[int, Block]]] = {}
         for place, block in enumerate(self._blocks.values()):
             for name in awaited(block) if is_consumer(block) else ():
                 self._awaiting.setdefault(name, []).append((place, block))
 
     def begin(self, block: Block) -> Mapping[str, Value]:
-        """A block begins; if it is a consumer, with these copies of its own."""
+        """Begin a block; returns a consumer's own copies of the variables it awaits."""
         if not is_consumer(block):
             return {}
         own = {name: self._vars[name] for name in awaited(block)}
@@ -49,18 +49,18 @@ class Consumers:
         return copies
 
     def end(self, block: Block, steps: Steps) -> None:
-        """A block has become steps."""
+        """Record which homes the finished block overwrites."""
         if copies := self.copies.get(block.name):
             written = {value for step in steps_in(steps) for value in definitions(step)}
             homes = self._variables.homes.values
             self._clobbered[block.name] = {homes[one] for one in copies if one in homes} & written
 
-    # --- where entry yields and awaits ----------------------------------------------------------------------------
+    # --- entry yields and awaits ----------------------------------------------------------------------------------
 
     def hand_over(self, node: Node, yielded: tuple[str, ...]) -> None:
-        """Consumers that now have all they await run here, on copies of their own.
+        """Run the consumers whose awaited variables have now all been yielded, on copies of their own.
 
-        Nothing that a consumer does reaches the values of entry, which the next consumer's copies are made of.
+        A consumer cannot change entry's values, from which the next consumer's copies are made.
         """
         self._away |= set(yielded)
         for name in yielded:
@@ -76,7 +76,7 @@ class Consumers:
 
     def _run(self, block: Block, own: set[str], node: Node) -> None:
         variables, current = self._variables, self._variables.current
-        # Where it has run before, what it left may still be the value of a variable.
+        # If it has run before, its copies may still hold the values of variables.
         variables.spare(current.residents({*self.copies[block.name].values()}))
         for name, copy in self.copies[block.name].items():
             self._emission.move(variables.read(name), copy, node.index)
@@ -84,14 +84,15 @@ class Consumers:
         for name in current.astray(reach.touches & others & variables.homes.all):
             variables.bring_home(name, node.index)
         variables.spare(current.guests(reach.writes & others))
-        # It may work on a copy in the home of the variable itself: whatever lies there moves away, also that one.
+        # It may overwrite a variable's home while it works on the copy: move everything out, the variable itself
+        # included.
         variables.spare(current.residents(self._clobbered[block.name]))
         self._emission.emit(CallStep(block.name, node.index, self.binds[block.name]))
         if self.binds[block.name]:
             self._unjoined.add(block.name)
 
     def take_back(self, variables: Iterable[str]) -> None:
-        """Entry awaits variables: they have the values that consumers have given them."""
+        """Entry awaits variables: they take the values that consumers have given them."""
         self._away -= set(variables)
         for block in self._takers(variables):
             self._join_sizes(block.name)
@@ -101,7 +102,7 @@ class Consumers:
                     self._variables.current[name] = self.copies[block.name][name]
 
     def take_all_back(self) -> None:
-        """The step ends: what consumers have yielded, and entry has not awaited, is theirs all the same."""
+        """The step ends: variables that consumers have yielded take those values even if entry has not awaited them."""
         for name, block in self._blocks.items():
             self._join_sizes(name)
             last = block.nodes[-1].kind
@@ -114,6 +115,6 @@ class Consumers:
             self._emission.emit(JoinSizes(block, self._emission.place.node))
 
     def _takers(self, variables: Iterable[str]) -> list[Block]:
-        """The consumers that await some of the variables, in the order of the text."""
+        """The consumers that await any of the variables, in source order."""
         found = {place: block for name in variables for place, block in self._awaiting.get(name, ())}
         return [block for _, block in sorted(found.items())]

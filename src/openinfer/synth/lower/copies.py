@@ -1,4 +1,4 @@
-"""Copies and counters: nodes that move values become moves, counters become kernels."""
+"""Lowers copies and counters: nodes that copy become moves, counters become kernels."""
 
 from openinfer.check.bound import BoundGraph, BoundVar, FromPattern
 from openinfer.dtypes import DTYPES, DType
@@ -23,7 +23,7 @@ class Copies:
         self._accesses = accesses
 
     def copy(self, node: Node, source: Operand, dst: Access) -> StepOperand:
-        """What is copied; a whole variable simply has that value from now on."""
+        """Lower a copy and return the copied value; a whole variable just takes on that value."""
         target = self._bound.vars[dst.base]
         is_whole = not target.is_table and not (dst.bracketed and dst.indices)
         value = self._source(node, source, target, is_whole=is_whole)
@@ -32,14 +32,14 @@ class Copies:
         return self._given(node, dst, value)
 
     def argument(self, node: Node, source: Operand, param: BoundVar) -> StepOperand:
-        """What a parameter is called with; a tensor of the model that an index chooses is there."""
+        """The argument for a parameter; a check is emitted if its index may select no tensor."""
         value = self._source(node, source, param, is_whole=True)
         if isinstance(value, Weight) and value.can_miss:
             self._emission.emit(WeightCheck(value, node.index, self._variables.scalars(*value.index)))
         return value
 
     def result(self, node: Node, value: Value, dst: Access) -> None:
-        """What a block has returned is written."""
+        """Write what a block has returned."""
         target = self._bound.vars[dst.base]
         if not target.is_table and not (dst.bracketed and dst.indices):
             self._emission.require_known(value.shape)
@@ -49,7 +49,7 @@ class Copies:
         self._given(node, dst, value)
 
     def _source(self, node: Node, source: Operand, target: BoundVar, *, is_whole: bool) -> StepOperand:
-        """What a node copies to a variable, or to a part of one."""
+        """The value that a node copies to a variable, or to a slice of one."""
         shape = self._shapes.of(target) if is_whole else None
         value: StepOperand
         if self._bound.is_index(source):
@@ -69,7 +69,7 @@ class Copies:
         return value
 
     def _given(self, node: Node, dst: Access, value: StepOperand) -> StepOperand:
-        """What is accessed has a value from now on, which is in memory if it is a part of something."""
+        """Write a value to what is accessed; a write to a part of something needs the value in memory."""
         target = self._bound.vars[dst.base]
         if target.is_table or (dst.bracketed and dst.indices) or isinstance(target.origin, FromPattern):
             if isinstance(value, Weight):
@@ -82,7 +82,7 @@ class Copies:
         return value
 
     def count(self, node: Node, name: str, amount: Expr, sign: int) -> Value:
-        """A counter moves by a number, or by an integer that only a run knows."""
+        """Add to a counter: a constant, or an integer known only at run time."""
         by = None if isinstance(amount, Num) else self._accesses.integer(amount, node)
         value = self._variables.read(name, node.index)
         result, inputs = self._emission.value(name, value.dtype, ()), (value,) if by is None else (value, by)
@@ -94,7 +94,7 @@ class Copies:
 
 
 def count_kernel(dtype: DType, amount: int | None, sign: int) -> Kernel:
-    """Adds to a counter, which wraps at its width; without an amount, this is a second operand."""
+    """Adds to a counter, which wraps at its width; with ``amount`` None, the amount is a second operand."""
     x, by, y = Buffer("x", dtype, ()), Buffer("amount", DTYPES["i64"], ()), Buffer("y", dtype, ())
     builder = Builder()
     if amount is not None:
@@ -113,6 +113,6 @@ def count_kernel(dtype: DType, amount: int | None, sign: int) -> Kernel:
 
 
 def _wrapped(number: int, dtype: DType) -> int:
-    """An integer as the dtype has it: counters wrap, and so may what they count by."""
+    """An integer wrapped into the dtype's range, as counters wrap."""
     least = int(dtype.minimum)
     return (number - least) % (1 << dtype.bits) + least

@@ -1,7 +1,7 @@
-"""The value that each variable has at a point of the program, while a graph is lowered.
+"""The current value of each variable at a point of the program, during lowering.
 
-It knows which variables are at home and which have another one's home, so that no join of control
-flow has to look through all of them.
+Tracks which variables are in their own home and which in another's, so that control flow joins need not scan all of
+them.
 """
 
 from collections.abc import Iterable, Mapping, Set
@@ -15,7 +15,7 @@ from openinfer.synth.program.ir import StepOperand, Value, Weight
 
 @dataclass
 class Homes:
-    """The homes of a program, which has more of them as it grows. Sets of variables are bits of integers."""
+    """The homes of a program so far. Sets of variables are bit masks in integers."""
 
     bits: NameBits
     values: dict[str, Value] = field(default_factory=dict)
@@ -23,19 +23,19 @@ class Homes:
     """The variables that have a home."""
 
     def add(self, name: str, home: Value) -> None:
-        """A variable gets a home."""
+        """Give a variable a home."""
         self.values[name] = home
         self.all |= self.bits.of((name,))
 
     def copy(self) -> "Homes":
-        """The homes that there are now."""
+        """A snapshot of the homes."""
         return Homes(self.bits, dict(self.values), self.all)
 
 
 class CurrentValues:
-    """A value for each variable that has been read or written.
+    """The values of all variables that have been read or written.
 
-    Where a block begins, variables are in the homes that it ``begins`` with, or in ``copies`` that only it has.
+    At the start of a block, variables are in the homes in ``begins``, or in its own ``copies``.
     """
 
     def __init__(self, homes: Homes, begins: Homes | None = None, copies: Mapping[str, Value] | None = None) -> None:
@@ -47,49 +47,49 @@ class CurrentValues:
         self._order: dict[str, int] = {}
         self._count = 0
         self._settled = 0
-        """Variables that are at home."""
+        """Variables that are in their own home."""
         self._begun = 0 if begins is None else begins.all & ~self._bits.of(self._copies)
         self._untouched = self._begun
-        """Variables that are where they were when the block began: nothing has read or written them."""
+        """Variables that are still where the block found them: nothing has read or written them."""
         self._guests: dict[str, set[str]] = {}
-        """For each variable those whose value lies in its home, or in a copy of it."""
+        """For each variable, the others whose value is in its home, or in a copy of it."""
         self._hosts = 0
         """The variables that have guests."""
         self._choosing: dict[str, set[str]] = {}
-        """For each loop index the variables whose tensor of the model it chooses."""
+        """For each loop index, the variables whose value is a model tensor that it selects."""
         self._changes: list[tuple[str, StepOperand | None, int]] = []
 
     def beginning(self, name: str) -> Value | None:
-        """The value of a variable that has not been touched, where it has one already."""
+        """The initial value of an untouched variable, if the block starts with one."""
         return self._copies.get(name, self._begins.get(name))
 
     def touched(self, wanted: int) -> list[str]:
-        """Those of some variables that have been read or written, in the order of their names."""
+        """The wanted variables that have been read or written, by name."""
         return self._bits.names(wanted & self._bits.of(self._values))
 
     def astray(self, wanted: int) -> list[str]:
-        """Those of some variables that are not at home, in the order of their names."""
+        """The wanted variables that are not in their own home, by name."""
         return self._bits.names(wanted & ~self._settled & ~self._untouched)
 
     def guests(self, owners: int) -> list[str]:
-        """Variables whose value lies in the home of one of some others."""
+        """Variables whose value is in the home of one of ``owners``."""
         found = {
-            owner: [name for name in self._guests[owner] if self._homes.get(owner) is self._lying(name)]
+            owner: [name for name in self._guests[owner] if self._homes.get(owner) is self._location(name)]
             for owner in self._bits.each(owners & self._hosts)
         }
         return self._ordered(name for owner, all_ in found.items() for name in all_ if name != owner)
 
     def residents(self, homes: Set[Value]) -> list[str]:
-        """Variables whose value lies in one of some homes, also in their own."""
+        """Variables whose value is in one of some homes, including their own."""
         owners = {str(home.variable) for home in homes}
         found = owners.union(*(self._guests.get(owner, ()) for owner in owners))
-        return self._ordered(name for name in found if self._lying(name) in homes)
+        return self._ordered(name for name in found if self._location(name) in homes)
 
     def chosen_by(self, index: str) -> list[str]:
-        """Variables that are a tensor of the model which a loop index chooses."""
+        """Variables whose value is a model tensor that a loop index selects."""
         return self._ordered(self._choosing.get(index, ()))
 
-    def _lying(self, name: str) -> Value:
+    def _location(self, name: str) -> Value:
         found = self._values.get(name)
         return found if isinstance(found, Value) else _NOWHERE
 
@@ -108,15 +108,15 @@ class CurrentValues:
         self._change(name, value, self._order.get(name, self._count))
 
     def forget(self, name: str) -> None:
-        """The variable has no value any more: it begins again."""
+        """Drop a variable's value: its lifetime starts over."""
         self._change(name, None, 0)
 
     def checkpoint(self) -> int:
-        """What ``restore`` brings back."""
+        """A point for ``restore`` to go back to."""
         return len(self._changes)
 
     def restore(self, checkpoint: int, kept: int) -> None:
-        """Let all variables but some have the values they had."""
+        """Roll back all variables but ``kept`` to their values at a checkpoint."""
         first: dict[str, tuple[str, StepOperand | None, int]] = {}
         for change in self._changes[checkpoint:]:
             first.setdefault(change[0], change)
@@ -152,7 +152,7 @@ class CurrentValues:
                 self._hosts |= self._bits.of((str(value.variable),))
 
     def _leave(self, name: str, value: StepOperand | None) -> None:
-        """A variable is no longer the guest of the one in whose home its value lies."""
+        """A variable stops being a guest of the one whose home holds its value."""
         host = str(value.variable) if isinstance(value, Value) else ""
         if name in self._guests.get(host, ()):
             self._guests[host].discard(name)

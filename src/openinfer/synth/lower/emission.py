@@ -1,4 +1,4 @@
-"""The steps of a program in the making, the values they are about, and which dynamic sizes are known behind them."""
+"""The program under construction: its steps and values, and the dynamic sizes known after each step."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -32,16 +32,16 @@ from openinfer.synth.program.ir import (
 
 @dataclass
 class _Known:
-    """What is known wherever the next step runs."""
+    """Facts that hold wherever the next step runs."""
 
     sizes: set[str] = field(default_factory=set)
     """The dynamic sizes that have values."""
     dimensions: set[Expr] = field(default_factory=set)
-    """Dimensions that have been found to be some."""
+    """Dimensions that have been checked to be valid."""
 
 
 class Emission:
-    """Appends steps."""
+    """Appends steps, and makes the values they use."""
 
     def __init__(self, shapes: Shapes, place: LoweringPlace) -> None:
         self.shapes = shapes
@@ -53,7 +53,7 @@ class Emission:
     # --- steps ----------------------------------------------------------------------------------------------------
 
     def begin(self, known: Iterable[str]) -> None:
-        """A block begins, where these dynamic sizes have values."""
+        """Begin a block in which these dynamic sizes have values."""
         self._known = _Known(set(known))
 
     def emit(self, step: Step) -> None:
@@ -62,7 +62,7 @@ class Emission:
         self._known.sizes |= _settled_by(step)
 
     def move(self, src: StepOperand, dst: Value, node: int) -> None:
-        """A value becomes another's."""
+        """Append a move unless it is a no-op."""
         if src is not dst:
             self.emit(Move(src, dst, node))
 
@@ -73,11 +73,11 @@ class Emission:
 
     @property
     def count(self) -> int:
-        """How many steps there are so far."""
+        """The number of steps so far."""
         return len(self._steps)
 
     def rename_sizes(self, names: Mapping[str, str], first: int) -> Mapping[Value, Value]:
-        """The slices that steps from the first on read have other sizes for lengths; the new values for the old."""
+        """Rename the sizes in slices that are read from step ``first`` on; returns the new values by the old ones."""
         found: dict[Value, Value] = {}
         for place in range(first, len(self._steps)):
             step = self._steps[place]
@@ -89,7 +89,7 @@ class Emission:
 
     @contextmanager
     def body(self) -> Iterator[list[Step]]:
-        """The steps of a loop's body go into a list of their own; what they make known is so only among them."""
+        """Collect the steps of a loop's body in a list of their own; facts learned inside do not hold outside."""
         outer, self._steps = self._steps, []
         known = _Known(set(self._known.sizes), set(self._known.dimensions))
         yield self._steps
@@ -98,16 +98,16 @@ class Emission:
     # --- values ---------------------------------------------------------------------------------------------------
 
     def value(self, hint: str, dtype: DType, shape: Sequence[int], storage: Storage = Storage.ARENA) -> Value:
-        """A new value; ``hint`` is the variable it is about."""
+        """A new value; ``hint`` is the variable it belongs to."""
         self._count += 1
         return Value(f"t{self._count}", dtype, with_room(tuple(shape)), storage, hint)
 
     def home(self, hint: str, dtype: DType, shape: Sequence[int], storage: Storage = Storage.ARENA) -> Value:
-        """A new value that is written several times."""
+        """A new value that may be written several times."""
         return replace(self.value(hint, dtype, shape, storage), is_home=True)
 
     def filled(self, variable: BoundVar, number: float, node: int) -> Value:
-        """A new value of a variable, with every element the same."""
+        """A new value of a variable, with all elements equal."""
         value = self.value(variable.name, variable.dtype, self.shapes.of(variable))
         self.emit(fill_step(value, number, node))
         return value
@@ -115,14 +115,14 @@ class Emission:
     # --- sizes ----------------------------------------------------------------------------------------------------
 
     def require_known(self, extents: Iterable[int]) -> None:
-        """The node reads dynamic sizes: it fails in a step where none of the values before it has had them."""
+        """The node reads dynamic sizes: it fails if no value before it has bound them."""
         for size in sorted({name for extent in extents for name in sizes_in(extent)} - self._known.sizes):
             self.emit(RequireSize(self.shapes.size(size), 0, self.place.node))
 
     def require_shape(self, variable: BoundVar) -> None:
-        """The node reads or writes a variable: it fails in a step whose sizes give its dimensions no values.
+        """The node accesses a variable: it fails if the sizes give one of its dimensions no value.
 
-        Those that an op infers need not divide evenly: its shape rule rounds as it likes.
+        Inferred dimensions need not divide evenly: the op's shape rule rounds as it likes.
         """
         is_input = variable.kind is MemoryKind.DYNAMIC
         if not variable.is_dynamic or variable.dims is None or variable.is_table or is_input:
@@ -134,9 +134,9 @@ class Emission:
                 self._known.dimensions.add(expr_of(extent))
 
     def bind_sizes(self, declared: Sequence[int], found: Sequence[int], node: Node, *, is_exact: bool) -> None:
-        """The extents of a variable are those of its new value; equal ones need no step.
+        """Bind the declared extents of a variable to those of its new value; identical ones need no step.
 
-        Those with one size come first: what a sum or product needs to know, they may decide.
+        Extents with a single size come first: they may bind sizes that sums or products then use.
         """
         for extent, own in sorted(zip(declared, found, strict=True), key=lambda pair: len(sizes_in(pair[0])) > 1):
             if not is_same(extent, own) or sizes_in(extent) - sizes_in(own):
@@ -144,7 +144,7 @@ class Emission:
 
 
 def _settled_by(step: Step) -> set[str]:
-    """The dynamic sizes that have values when a step has run: it gets them from there, or fails without them."""
+    """The dynamic sizes that are bound once a step has run: it binds them, or fails without them."""
     match step:
         case KernelStep() if step.inputs:
             shapes: list[tuple[int, ...]] = [one.shape for one in (*step.inputs, *step.outputs)]
@@ -160,13 +160,13 @@ def _settled_by(step: Step) -> set[str]:
 
 
 def bound_by(step: Step) -> set[str]:
-    """The dynamic sizes that may get values from a step."""
+    """The dynamic sizes that a step may bind."""
     is_read = isinstance(step, TableStep | PartStep) and step.action is Action.READ
     return _settled_by(step) if is_read or isinstance(step, BindSize) else set()
 
 
 def fill_step(value: Value, number: float, node: int) -> KernelStep:
-    """Every element the same. All bits zero means -1 for t1, which has no zero."""
+    """A kernel that sets all elements to ``number``; for t1, which has no zero, a 0 means its initial value -1."""
     out = Buffer("y", value.dtype, value.shape)
     builder = Builder()
     element = number if number != 0 or value.dtype.has_zero else value.dtype.initial
@@ -177,5 +177,5 @@ def fill_step(value: Value, number: float, node: int) -> KernelStep:
 
 
 def refused(node: Node, message: str, advice: str | None = None) -> GraphError:
-    """The error for a node that no target can be given code for."""
+    """The error for a node that no target can compile."""
     return GraphError(Diagnostic(Code.NOT_SYNTHESIZED, message, node.span, advice))

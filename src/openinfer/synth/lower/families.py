@@ -1,4 +1,4 @@
-"""Tensors of the model as operands: one, or one of a family that indices choose; families that the graph writes."""
+"""Model tensors as operands: single tensors, families selected by indices, and families that the graph writes."""
 
 import re
 from bisect import bisect_left
@@ -22,17 +22,17 @@ from openinfer.synth.lower.variables import VariableValues
 from openinfer.synth.program.ir import Action, BindSize, EntryStep, Family, Value, Weight
 
 _MOST_ENTRIES = 1 << 20
-"""How many entries of a prefix table are listed."""
+"""The most entries of a prefix table that are enumerated."""
 
 
 class Families:
-    """What names of the model mean."""
+    """Resolves references to model tensors."""
 
     def __init__(self, bound: BoundGraph, emission: Emission, variables: VariableValues) -> None:
         self.written: dict[str, Family] = {}
-        """The families that the graph writes, by the prefix table they are the entries of."""
+        """The families that the graph writes, by prefix table."""
         self.origins: dict[Value, Weight] = {}
-        """For each entry that was read from one of these, what it is in the model."""
+        """For each entry read from one of these, its model tensor."""
         self._bound = bound
         self._emission = emission
         self._place = emission.place
@@ -42,7 +42,7 @@ class Families:
         """Each prefix table with all its entries, without an index."""
 
     def model_ref(self, operand: ModelRef, node: Node) -> Weight:
-        """A tensor of the model by its name, which indices of loops may be part of."""
+        """A model tensor by name; the name may contain indices of loops."""
         model = self._bound.model
         assert model is not None
         if not operand.formatted:
@@ -54,7 +54,7 @@ class Families:
         indices = [loop.index for loop in self._place.loops if f"{{{loop.index}}}" in operand.name]
         values = [dict(one) for one in Ranges(self._place.static).all(None, self._place.loops, operand.name)]
         names = [spelled(operand.name, one) for one in values]
-        if not names:  # the loops' bounds are known only while running: every tensor that can be meant
+        if not names:  # dynamic loop bounds: take every tensor that the name can match
             found = _entries_of(operand.name, tuple(indices), self._names_like(operand.name))
             values = [dict(zip(indices, key, strict=True)) for key in found]
             names = list(found.values())
@@ -64,19 +64,19 @@ class Families:
         return self._judged(_family_of(names, values, indices, [Ref(index) for index in indices], info))
 
     def chosen(self, access: Access, variable: BoundVar, pattern: str, node: Node) -> Weight:
-        """A prefix table: every entry that the indices can name, chosen while running."""
+        """An access to a prefix table: all entries that exist, selected by its indices at run time."""
         if variable.name not in self._tables:
             self._tables[variable.name] = self._table(access, variable, pattern, node)
         exprs = tuple(index.value for index in access.indices if isinstance(index, Single))
         return self._judged(replace(self._tables[variable.name], index=exprs))
 
     def _judged(self, weight: Weight) -> Weight:
-        """A weight that says whether its indices may name no tensor, as far as loops with known bounds tell."""
+        """The weight with ``can_miss`` set unless loops with known bounds prove that every access hits a tensor."""
         used = {name for expr in weight.index for name in names_in(expr)}
         turns = self._place.turns(tuple(loop for loop in self._place.loops if loop.index in used))
-        return replace(weight, can_miss=turns is None or not all(self._is_there(weight, turn) for turn in turns))
+        return replace(weight, can_miss=turns is None or not all(self._exists(weight, turn) for turn in turns))
 
-    def _is_there(self, weight: Weight, turn: Mapping[str, int]) -> bool:
+    def _exists(self, weight: Weight, turn: Mapping[str, int]) -> bool:
         place = 0
         for expr, first, extent in zip(weight.index, weight.firsts, weight.extents, strict=True):
             value = static_value(expr, lambda name: turn[name] if name in turn else self._place.static(name))
@@ -86,7 +86,7 @@ class Families:
         return bool(weight.names[place])
 
     def _names_like(self, pattern: str) -> list[str]:
-        """The names in the model that begin as a pattern does."""
+        """The model's names that begin with the literal prefix of a pattern."""
         begin = pattern.partition("{")[0]
         first = bisect_left(self._names, begin)
         return list(takewhile(lambda name: name.startswith(begin), islice(self._names, first, None)))
@@ -118,7 +118,7 @@ class Families:
     # --- families that the graph writes ---------------------------------------------------------------------------
 
     def entry_read(self, access: Access, weight: Weight, node: Node) -> Value:
-        """An entry as it is now: the model's, or what the step has written there."""
+        """The current value of an entry: the model's, or the one that the step has written."""
         value = self._emission.value(access.base, weight.dtype, weight.shape)
         scalars = self._variables.scalars(*weight.index)
         self._emission.emit(
@@ -128,7 +128,7 @@ class Families:
         return value
 
     def entry_write(self, access: Access, weight: Weight, value: Value, node: Node) -> None:
-        """An entry gets another value until the step ends."""
+        """Write an entry; the value holds until the step ends."""
         for declared, own in zip(weight.shape, value.shape, strict=True):
             if isinstance(own, Dim):
                 self._emission.emit(BindSize(declared, own, node.index))
@@ -137,7 +137,7 @@ class Families:
         self._emission.emit(EntryStep(Action.WRITE, family, weight.index, value, node.index, scalars))
 
     def _written_family(self, name: str, weight: Weight) -> Family:
-        """The family of a prefix table, with memory for the entries that some node can write."""
+        """The family of a prefix table, with memory for the entries that some node may write."""
         if name not in self.written:
             chosen = self._written_names(name)
             kept = [one for one in weight.names if one and (chosen is None or one in chosen)]
@@ -150,7 +150,7 @@ class Families:
         return self.written[name]
 
     def _written_names(self, name: str) -> set[str] | None:
-        """The entries that nodes write, where that is known before anything runs; None means any."""
+        """The entries that nodes write, if statically known; None means any."""
         variable = self._bound.vars[name]
         assert isinstance(variable.origin, FromPattern)
         found: set[str] = set()
@@ -168,7 +168,7 @@ class Families:
 
 
 def _writes_of(nodes: Sequence[Node], name: str, loops: Around = ()) -> Iterator[tuple[Access, Around]]:
-    """The accesses of a variable that are written, with the loops around them."""
+    """The accesses that write a variable, with their enclosing loops."""
     for node in nodes:
         match node.kind:
             case Loop() as loop:
@@ -182,7 +182,7 @@ def _writes_of(nodes: Sequence[Node], name: str, loops: Around = ()) -> Iterator
 
 
 def _entries_of(pattern: str, indices: tuple[str, ...], names: Sequence[str]) -> dict[tuple[int, ...], str]:
-    """The tensors whose names a pattern spells, by their indices."""
+    """The tensors whose names match a pattern, by index values."""
     parts = re.split(r"\{([^{}]*)\}", pattern)
     text = "".join(
         re.escape(part) if position % 2 == 0 else rf"(?P<{part}_{position}>-?\d+)"

@@ -1,4 +1,4 @@
-"""From a bound graph to a program: variables become values, ops become kernels, control flow stays control flow."""
+"""Lowers a bound graph to a program: variables become values, ops become kernels, control flow stays control flow."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -54,19 +54,19 @@ from openinfer.synth.program.ir import (
 from openinfer.synth.program.positions import Positions, called_by
 
 MOST_CALLS = 200
-"""How deep blocks may call each other."""
+"""The deepest nesting of block calls."""
 
 
 def lowered(bound: BoundGraph, kept: frozenset[type[Structure]] = frozenset()) -> Program:
-    """The program of a bound graph. Structured statements are loops, but for those of the types that are kept.
+    """The program of a bound graph. Structured statements are lowered to loops, except for the ``kept`` types.
 
-    So kernels are shared and fused as what code will be made of: loops as loops, and structures as structures.
+    Kernels are therefore compared and fused in the form that code is generated from.
     """
     return _Lowering(bound, kept).run()
 
 
 class _Lowering:
-    """Goes through the blocks of a graph, node by node."""
+    """Lowers the blocks of a graph, node by node."""
 
     def __init__(self, bound: BoundGraph, kept: frozenset[type[Structure]]) -> None:
         self._bound = bound
@@ -85,11 +85,11 @@ class _Lowering:
         self._plain_bits = bound.reached.bits.of(self._variables.plain)
         self._of_entry = {node.index for node in self._blocks["entry"].nodes}
         self._at_home = Homes(bound.reached.bits)
-        """The homes that blocks other than entry find their variables in."""
+        """The homes in which blocks other than entry find their variables."""
         self._sizes_given: frozenset[str] = frozenset()
-        """The dynamic sizes that have values before anything runs: those of the inputs."""
+        """The dynamic sizes that are bound before anything runs: those of the inputs."""
         self._bound_in: dict[str, set[str]] = {}
-        """For each block, the dynamic sizes that values in it can be the first to have."""
+        """For each block, the dynamic sizes that it may be the first to bind."""
 
     def run(self) -> Program:
         """The program."""
@@ -118,7 +118,7 @@ class _Lowering:
         return program
 
     def _begin(self) -> None:
-        """Inputs get values, and variables that outlive blocks get homes."""
+        """Give inputs values, and variables that outlive blocks homes."""
         variables = self._variables
         outside = set[str]()
         for name in self._blocks:
@@ -136,7 +136,7 @@ class _Lowering:
         self._sizes_given = frozenset(name for extent in extents for name in sizes_in(extent))
 
     def _called(self, blocks: dict[str, Steps]) -> None:
-        """Add the blocks that are called, each when all its calls are known."""
+        """Lower the blocks with parameters, each once all its calls are known."""
         called = {name: block for name, block in self._blocks.items() if block.params is not None}
         if not called:
             return
@@ -151,7 +151,7 @@ class _Lowering:
             blocks[name] = self._calls.finished(steps)
 
     def _may_bind(self, block: str) -> Iterable[str]:
-        """The dynamic sizes that a block can be the first to give values; what is called later may give any."""
+        """The dynamic sizes that a block may be the first to bind; a block that is not lowered yet may bind any."""
         return self._bound_in.get(block, self._bound.bounds)
 
     # --- blocks ---------------------------------------------------------------------------------------------------
@@ -168,7 +168,7 @@ class _Lowering:
         return self._emission.taken()
 
     def _block(self, block: Block) -> Steps:
-        """A block that runs on homes, and leaves everything there."""
+        """Lower a block, which finds variables in their homes and leaves them there."""
         variables, name = self._variables, block.name
         self._emission.begin(self._sizes_given)
         variables.current = CurrentValues(variables.homes, self._at_home, self._consumers.begin(block))
@@ -196,7 +196,7 @@ class _Lowering:
                 raise refused(node, str(error), TOO_DEEP_ADVICE) from error
 
     def _node(self, node: Node) -> None:
-        """A node, and a mark: behind what it computes, but before the nodes that it runs."""
+        """Lower a node, with a mark after what it computes but before the nodes that it runs."""
         kind, self._place.node = node.kind, node.index
         match kind:
             case Op():
@@ -214,7 +214,7 @@ class _Lowering:
                 self._other(node)
 
     def _other(self, node: Node) -> None:
-        """A node that gives no value."""
+        """Lower a node without a result."""
         kind = node.kind
         match kind:
             case Assign(name):
@@ -243,14 +243,15 @@ class _Lowering:
         effects = self._bound.effects[node.index]
         called = self._reached.called(effects)
         written = (bits.of(effects.writes) | called.writes) & self._plain_bits
-        # What the body needs at home is brought there before it, since it may run any number of times, or not at all.
+        # Variables that the body needs at home go there before the loop, which may run any number of times, or not at
+        # all.
         indexing = bits.of(effects.indexing & variables.plain - self._bound.constants.keys())
         needed = indexing | (called.touches & variables.homes.all)
         for name in current.astray(needed | written):
             variables.bring_home(name, node.index)
         variables.spare(current.guests(written))
         scalars = variables.scalars(kind.start, kind.end)
-        # An outer index of the same name is hidden now: what it chose is copied while it still has a value.
+        # The index shadows an outer one of the same name: copy what the outer one selects while it is visible.
         variables.spare(current.chosen_by(kind.index))
         loops, self._place.loops = self._place.loops, (*self._place.loops, kind)
         with self._emission.body() as body:
@@ -259,7 +260,7 @@ class _Lowering:
             for name in current.astray(written):
                 variables.bring_home(name, node.index)
         self._place.loops = loops
-        # What the body computed for itself is gone after it; what it only read is where it was.
+        # Values that only the body computed are gone after it; what it only read is where it was.
         current.restore(before, written)
         step = LoopStep(kind.index, kind.start, kind.end, tuple(body), node.index, kind.name, scalars)
         self._emission.emit(step)
@@ -276,7 +277,7 @@ class _Lowering:
 
 
 def _require_shallow(program: Program) -> None:
-    """Refuse blocks that call each other too deep: each is a function of C, on a stack that may be small."""
+    """Reject block calls that nest too deeply: each block is a C function, on a stack that may be small."""
     depth = {"entry": 0}
     for name in Positions(program).blocks:
         for step in steps_in(program.blocks[name]):
@@ -289,7 +290,7 @@ def _require_shallow(program: Program) -> None:
 
 
 def _reached(blocks: Mapping[str, Steps], first: str) -> set[str]:
-    """The blocks that one runs, itself or through others; what entry does not run is no part of the program."""
+    """The blocks that are reachable from one. What entry does not reach is not part of the program."""
     found = {first}
     todo = [first]
     while todo:

@@ -1,4 +1,4 @@
-"""What dynamic sizes must be for an op to have the result that its kernel computes."""
+"""The conditions on dynamic sizes under which an op has the result that its kernel computes."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,9 +14,9 @@ from openinfer.synth.program.ir import RefuseSizes, RequireSize
 
 _SMALL_SIZES = 64
 _MOST_SIZES = 1024
-"""Windows and the like are smaller than this; larger sizes are not tried."""
+"""Limits such as window sizes are smaller than this; larger sizes are not tried."""
 _Bad = Mapping[str, Mapping[int, Code]]
-"""For each size, the values that an op refuses, and how."""
+"""For each size, the values that an op rejects, with the error codes."""
 
 
 class ManyValuesError(Exception):
@@ -30,14 +30,14 @@ class ManyValuesError(Exception):
 
 @dataclass(frozen=True)
 class OpSizes:
-    """One call of an op on shapes with dynamic sizes."""
+    """One op call on shapes with dynamic sizes."""
 
     record: OpRecord
     call: Call
     found: Call
     """The call with the results that the kernel computes."""
     declared: Sequence[tuple[int, ...] | None]
-    """The shapes of the variables that the results become; None where these have whatever shape the op gives."""
+    """The declared shapes of the results; None where a variable takes whatever shape the op gives."""
 
     @property
     def used(self) -> list[str]:
@@ -47,7 +47,7 @@ class OpSizes:
         return sorted({name for one in extents for name in sizes_in(one)})
 
     def requirements(self, bounds: Mapping[str, int], node: int) -> Iterator[RequireSize | RefuseSizes]:
-        """The steps that refuse the sizes for which the op has no such result."""
+        """The steps that reject the sizes for which the op has no such result."""
         used = {name: bounds[name] for name in self.used}
         if not used:
             return
@@ -67,7 +67,7 @@ class OpSizes:
             yield RefuseSizes(refused, node, code)
 
     def refusal(self, sizes: Mapping[str, int]) -> Code | None:
-        """The code with which the op refuses sizes; None if it has the results that are expected."""
+        """The error code with which the op rejects sizes; None if it has the expected results."""
         try:
             other = infer(self.record, at_sizes(self.call, sizes))
             wanted = [tuple(at(extent, sizes) for extent in kind.shape) for kind in self.found.outputs]
@@ -81,7 +81,7 @@ class OpSizes:
         return None
 
     def fits_whatever_lengths_are(self, bounds: Mapping[str, int], lengths: Collection[str]) -> bool:
-        """Whether lengths that only a run knows are compared with nothing, and no size of 1 is stretched to them."""
+        """Whether the op accepts any run-time length: it compares lengths with nothing, and broadcasts no 1 to them."""
         used = {name: bounds[name] for name in self.used}
         if not used.keys() & lengths:
             return True
@@ -99,7 +99,7 @@ class OpSizes:
         return self.refusal(sizes) is not None
 
     def _disagreement(self, place: int, given: Sequence[int], wanted: Sequence[int]) -> Code:
-        """What is wrong where a result is not what a variable declares: a dynamic size, or the shape."""
+        """The error code of a result that contradicts its declaration: a size conflict or a shape mismatch."""
         declared = self.declared[place] if place < len(self.declared) else None
         if declared is None:
             return Code.SIZE_CONFLICT
@@ -109,7 +109,7 @@ class OpSizes:
         return Code.SIZE_CONFLICT if min(wrong, key=lambda sizes: len(sizes) > 1) else Code.SHAPE_MISMATCH
 
     def _one_by_one(self, used: Mapping[str, int], judged: Mapping[str, int]) -> _Bad:
-        """The values of each size that are refused while the others are at their bounds."""
+        """The values of each size that are rejected while the others are at their bounds."""
         found: dict[str, dict[int, Code]] = {}
         for name, most in judged.items():
 
@@ -118,7 +118,7 @@ class OpSizes:
                 return {value: code for value, code in every if code is not None}
 
             bad = refused_in(range(min(most, _SMALL_SIZES)))
-            if len(bad) > _least(bad):  # not only what is too small: some numbers of heads, say, divide others
+            if len(bad) > _least(bad):  # not just a minimum: a number of heads must divide another, say
                 if most > _MOST_SIZES:
                     raise ManyValuesError(name)
                 bad |= refused_in(range(_SMALL_SIZES, most))
@@ -127,9 +127,9 @@ class OpSizes:
 
 
 def _say_the_same(alone: _Bad, together: Refusals, judged: Mapping[str, int]) -> bool:
-    """Whether the sizes can be judged one by one, in their order."""
+    """Whether checking sizes one by one, in order, gives the same answers."""
     if not together.is_exact:
-        return True  # nothing better is known
+        return True  # nothing more precise is known
     for sizes in likely(judged):
         codes = (alone[name].get(value) for name, value in sizes.items())
         if together.code(sizes) is not next((code for code in codes if code is not None), None):
@@ -138,12 +138,12 @@ def _say_the_same(alone: _Bad, together: Refusals, judged: Mapping[str, int]) ->
 
 
 def _least(bad: Mapping[int, Code]) -> int:
-    """The least value that is not refused, as long as only small ones are."""
+    """The smallest accepted value, if only smaller ones are rejected."""
     return next((place for place, value in enumerate(bad) if place != value), len(bad))
 
 
 def _requirements(size: Dim, bad: Mapping[int, Code], node: int) -> Iterator[RequireSize]:
-    """What a size must be, given the values that an op refuses: all below a least one, and some others."""
+    """The checks of a size, given the values that an op rejects: a minimum, and single values above it."""
     start, least = 0, _least(bad)
     for code, values in groupby(range(least), bad.__getitem__):
         start += len(list(values))
@@ -165,7 +165,7 @@ def extents_in(value: Any) -> Iterator[int]:
 
 
 def at_sizes(call: Call, sizes: Mapping[str, int]) -> Call:
-    """A call with numbers in the place of dynamic sizes."""
+    """A call with numbers substituted for dynamic sizes."""
 
     def settled(value: Any) -> Any:
         if isinstance(value, tuple):

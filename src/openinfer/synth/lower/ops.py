@@ -1,4 +1,4 @@
-"""Ops: nodes that compute become kernels."""
+"""Lowers ops to kernels."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -44,10 +44,10 @@ class Ops:
         self._families = families
         self._accesses = accesses
         self._kept = kept
-        """The structured statements that stay what they are; all others are loops."""
+        """The structured statements to keep; all others are lowered to loops."""
 
     def op(self, node: Node, kind: Op) -> tuple[Value, ...]:
-        """An op as a kernel; the values it gives."""
+        """Lower an op to a kernel; returns its results."""
         own = self._bound.ops[node.index]
         first_step = self._emission.count
         operands: Sequence[StepOperand | None] = [
@@ -75,7 +75,7 @@ class Ops:
         scalars = self._variables.scalars(*(expr for one in inputs if isinstance(one, Weight) for expr in one.index))
         if all(_can_fit(value.shape, found.shape) for value, found in zip(outputs, call.outputs, strict=True)):
             self._emission.emit(KernelStep(kernel, tuple(inputs), outputs, node.index, scratch, scalars))
-        else:  # every step has failed by now: what is typed only while running was found to be wrong
+        else:  # unreachable when running: the size checks emitted before this fail in every step
             for value in outputs:
                 self._emission.emit(fill_step(value, 0, node.index))
         for output, value in zip(kind.outputs, outputs, strict=True):
@@ -83,7 +83,7 @@ class Ops:
         return outputs
 
     def _result(self, output: Access, found: TensorType, node: Node) -> Value:
-        """The value an op gives. A variable's extents are those it declares, which may have no value until now."""
+        """The value of a result. A variable's extents are those it declares, which may first be bound here."""
         variable = self._bound.vars[output.base]
         shape = found.shape
         if not variable.is_table and not (output.bracketed and output.indices):
@@ -96,14 +96,14 @@ class Ops:
         return self._emission.value(output.base, found.dtype, shape)
 
     def _shaped(self, operand: Operand, node: Node, dtype: DType | None) -> StepOperand:
-        """An operand, which has a shape before the next one is read."""
+        """Read an operand and require its shape, before the next one is read."""
         value = self._accesses.operand(operand, node, dtype)
         self._emission.require_known(value.shape)
         self._accesses.require_shape(operand)
         return value
 
     def _inferred(self, node: Node, record: OpRecord, call: Call) -> Call:
-        """The call with its results. Lengths that only a run knows must fit whatever they are, not by accident."""
+        """The call with inferred results. It must be valid for all run-time lengths, not by coincidence."""
         lengths = self._shapes.lengths(node)
         message = MUST_FIT.format(node_head(node))
         try:
@@ -120,13 +120,13 @@ class Ops:
         return found
 
     def _declared(self, node: Node) -> list[tuple[int, ...] | None]:
-        """The shapes that the results of an op are compared with before it computes; None where the op gives them."""
+        """The declared shapes that the op's results must have; None where the op determines the shape."""
         assert isinstance(node.kind, Op)
         variables = [self._bound.vars[output.base] for output in node.kind.outputs]
         return [None if one.dims is None or one.is_table else self._shapes.of(one) for one in variables]
 
     def _require_sizes(self, node: Node, op: OpSizes) -> None:
-        """Sizes for which the op has no result, such as windows that do not fit: the code must refuse them too."""
+        """Emit checks for sizes that the op rejects, such as windows that do not fit."""
         try:
             for step in op.requirements(self._shapes.sizes, node.index):
                 self._emission.emit(step)
@@ -135,7 +135,7 @@ class Ops:
             raise refused(node, message, f"let it be at most {error.most}") from error
 
     def _quant(self, operand: Operand, value: StepOperand, node: Node) -> QuantParams | None:
-        """How an operand is quantized: as the variable that it names, whatever that has been given since."""
+        """The quantization of an operand: that of the variable it names, whatever has been assigned to it since."""
         source = self._quantized(operand, value)
         if source is None or self._bound.model is None:
             return None
@@ -147,7 +147,7 @@ class Ops:
         return part_quant(operand, quant) if isinstance(operand, Access) and self._accesses.is_part(operand) else quant
 
     def _quantized(self, operand: Operand, value: StepOperand) -> Weight | None:
-        """The tensor of the model, or the family, whose quantization is an operand's."""
+        """The model tensor or family whose quantization applies to an operand."""
         if isinstance(operand, Access) and operand.base in self._variables.plain:
             variable = self._bound.vars[operand.base]
             origin = variable.origin
@@ -161,7 +161,7 @@ class Ops:
         operands: Sequence[Operand | None],
         values: Sequence[StepOperand | None],
     ) -> list[StepOperand]:
-        """The scales and zero points of quantized operands, in the order the kernel takes them."""
+        """The scales and zero points of quantized operands, in the kernel's operand order."""
         found: list[StepOperand] = []
         for one in asked:
             operand, value = operands[one.slot], values[one.slot]
@@ -197,13 +197,13 @@ class Ops:
 
 
 def _kind_of(quant: QuantParams | None) -> tuple[object, ...]:
-    """What code depends on: all but the numbers themselves."""
+    """The part of a quantization that code depends on: everything but the numbers."""
     if quant is None:
         return ()
     return quant.scheme, quant.scale.axis, quant.scale.group, quant.scale_dtype.name, quant.zero_point is None
 
 
 def _can_fit(declared: Sequence[int], found: Sequence[int]) -> bool:
-    """Whether some dynamic sizes make two shapes equal, as far as plain numbers tell."""
+    """Whether some dynamic sizes can make two shapes equal; only plain numbers are compared."""
     pairs = zip(declared, found, strict=False)
     return len(declared) == len(found) and all(one == two or sizes_in(one) or sizes_in(two) for one, two in pairs)

@@ -1,7 +1,7 @@
-"""For which dynamic sizes an op has no result: its shape rule is asked at many, and its answers become conditions.
+"""Turns the shape rule of an op into conditions: the dynamic sizes for which the op has no result.
 
-A rule compares extents. ``traced`` notes what it asks; here every answer that some sizes give is followed, so that the
-conditions hold for all sizes, not only for those that were tried.
+A rule compares extents, and ``traced`` records these comparisons. This module explores every outcome that some sizes
+produce, so that the conditions hold for all sizes, not just for those that were tried.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,9 +18,9 @@ from openinfer.synth.lower.traced import Path
 from openinfer.synth.program.ir import Comparison
 
 SizeRule = Callable[[Mapping[str, int]], Code | None]
-"""The code with which an op refuses sizes, or None."""
+"""The error code with which an op rejects sizes, or None."""
 Condition = tuple[tuple[Comparison, ...], Code]
-"""Sizes for which all of these are true are refused with a code."""
+"""Sizes for which all comparisons hold are rejected with the code."""
 _MOST_RUNS = 128
 _MOST_POINTS = 1 << 16
 _MOST_LIKELY = 1024
@@ -29,7 +29,7 @@ _CHECKS = 24
 
 @dataclass(frozen=True)
 class _Fork:
-    """A question, and what follows from either answer."""
+    """A comparison, and the subtree for either outcome."""
 
     asked: Comparison
     yes: "_Tree"
@@ -37,7 +37,7 @@ class _Fork:
 
 
 _Tree = _Fork | Code | None
-"""None: the sizes have a result."""
+"""None: the op accepts the sizes."""
 
 
 @dataclass(frozen=True)
@@ -48,24 +48,24 @@ class _Run:
 
 
 class Refusals:
-    """The sizes that a rule refuses, as comparisons of expressions over several of them."""
+    """The sizes that a rule rejects, as comparisons of expressions over dynamic sizes."""
 
     def __init__(self, rule: SizeRule, bounds: Mapping[str, int]) -> None:
         self._rule = rule
         self._bounds = bounds
         self._asked: dict[str, None] = {}
-        """The sizes that the rule has asked about; whatever the others are, it says the same."""
+        """The sizes that the rule has compared; its result does not depend on the others."""
         self._points: _Points | None = None
         self._runs: list[_Run] = []
         self._never: set[tuple[bool, ...]] = set()
-        """Answers that no sizes give, as far as they were tried."""
+        """Outcomes that no tried sizes produce."""
         is_followed = self._explore()
         self._tree = self._grown(()) if is_followed else None
         self.is_exact = is_followed and self._is_confirmed()
-        """Whether the conditions say what the rule says: it may compute in ways that cannot be followed."""
+        """Whether the conditions match the rule: it may compute in ways that cannot be traced."""
 
     def code(self, sizes: Mapping[str, int]) -> Code | None:
-        """What the conditions say about sizes."""
+        """The error code that the conditions give for sizes."""
         tree = self._tree
         while isinstance(tree, _Fork):
             tree = tree.yes if _holds(tree.asked, sizes) else tree.no
@@ -73,16 +73,16 @@ class Refusals:
 
     @property
     def deciding(self) -> Mapping[str, int]:
-        """The sizes that decide, with their bounds."""
+        """The sizes that the conditions depend on, with their bounds."""
         found = set(_names(self._tree))
         return {name: most for name, most in self._bounds.items() if name in found}
 
     def conditions(self) -> list[Condition]:
-        """When sizes are refused, and with which code."""
+        """The conditions under which sizes are rejected, each with its code."""
         return list(_refused(self._tree, ()))
 
     def _explore(self) -> bool:
-        """Run the rule until every answer that some sizes give has been followed."""
+        """Run the rule until every outcome that some sizes produce has been explored."""
         self._run(self._bounds)
         while len(self._runs) < _MOST_RUNS:
             found = next(self._open_ends(), None)
@@ -107,7 +107,7 @@ class Refusals:
             self._asked |= dict.fromkeys((*names(asked.left), *names(asked.right)))
 
     def _open_ends(self) -> Iterator[tuple[_Run, int]]:
-        """Runs and places in them where the other answer has not been followed."""
+        """Runs and positions in them where the opposite outcome has not been explored."""
         followed = {run.answers[:length] for run in self._runs for length in range(len(run.answers) + 1)}
         for run in self._runs:
             for place, answer in enumerate(run.answers):
@@ -116,7 +116,7 @@ class Refusals:
                     yield run, place
 
     def _is_consistent(self) -> bool:
-        """Whether the same answers lead to the same question."""
+        """Whether equal outcomes always lead to the same next comparison."""
         seen: dict[tuple[bool, ...], object] = {}
         for run in self._runs:
             for place, asked in enumerate((*run.asked, run.code)):
@@ -125,7 +125,7 @@ class Refusals:
         return True
 
     def _sizes_with(self, asked: Sequence[Comparison], answers: Sequence[bool]) -> dict[str, int] | None:
-        """Sizes that give these answers."""
+        """Sizes that produce these outcomes."""
         points = self._choice.values
         found: Any = np.ones(len(next(iter(points.values()))), bool)
         with np.errstate(all="ignore"):
@@ -138,7 +138,7 @@ class Refusals:
 
     @property
     def _choice(self) -> "_Points":
-        """Values to choose from for the sizes that matter."""
+        """Candidate values for the sizes that matter."""
         if self._points is None or len(self._points.values) < len(self._asked):
             self._points = _Points.of({name: most for name, most in self._bounds.items() if name in self._asked})
         return self._points
@@ -146,7 +146,7 @@ class Refusals:
     def _grown(self, answers: tuple[bool, ...]) -> _Tree:
         run = next((one for one in self._runs if one.answers[: len(answers)] == answers), None)
         if run is None:
-            return Code.SIZE_CONFLICT  # no sizes are known that come here
+            return Code.SIZE_CONFLICT  # no known sizes lead here
         if len(run.answers) == len(answers):
             return run.code
         ends = [(*answers, answer) for answer in (True, False)]
@@ -175,14 +175,14 @@ def likely(bounds: Mapping[str, int]) -> list[dict[str, int]]:
 
 @dataclass(frozen=True)
 class _Points:
-    """Sizes to choose from, the bounds last."""
+    """Candidate sizes, the bounds last."""
 
     values: Mapping[str, Any]
     is_everything: bool
 
     @staticmethod
     def of(bounds: Mapping[str, int]) -> "_Points":
-        """All there are, or likely ones, and lines through the space of them."""
+        """All sizes if there are few enough; else likely ones, and axis-parallel lines through the space of sizes."""
         is_everything = prod(bound + 1 for bound in bounds.values()) <= _MOST_POINTS
         if is_everything:
             found = list(product(*(range(bound + 1) for bound in bounds.values())))

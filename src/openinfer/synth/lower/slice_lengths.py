@@ -1,7 +1,7 @@
-"""Slices in one op that are written alike: whether their lengths are one size, several, or stretched to one.
+"""Identically written slices in one op: decides whether their lengths are one size, several, or broadcast to one.
 
-Ends below zero count from the extent, and ends that are left out are the extent: slices that are written alike can
-have different lengths. Each has a size of its own as long as the op's shape rule compares none of them with another.
+A negative end counts from the extent, and an omitted end is the extent, so identically written slices can have
+different lengths. Each length stays a size of its own unless the op's shape rule compares it with another.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ from openinfer.synth.lower.traced import Path
 from openinfer.synth.program.ir import BindSize, KernelStep, RefuseSizes, StepOperand, Value
 
 _Groups = Sequence[Sequence[str]]
-"""Lengths that must be one size, or be stretched to it; the first of each names it."""
+"""Groups of lengths that must be equal or broadcast to one; the first of each names the size."""
 _TRIED = 48
 MUST_FIT = "a length in {} is known only while running, and must fit others"
 ADVICE = "read the part into a variable first, whose dimensions are sizes"
@@ -39,11 +39,11 @@ class Read:
     call: Call
     operands: Sequence[StepOperand | None]
     lengths: Mapping[str, Index]
-    """The sizes that are lengths of slices, and how these are written."""
+    """The sizes that are lengths of slices, and the slices as written."""
 
 
 class SliceLengths:
-    """Decides about the lengths of the slices that one op reads."""
+    """Resolves the lengths of the slices that one op reads."""
 
     def __init__(self, emission: Emission, node: Node, read: Read, first_step: int) -> None:
         self._emission = emission
@@ -52,10 +52,10 @@ class SliceLengths:
         used = OpSizes(read.record, read.call, read.call, ()).used
         self._bounds = {name: emission.shapes.sizes[name] for name in used}
         self._first_step = first_step
-        """The first of the steps that read the operands."""
+        """The index of the first step that reads the operands."""
 
     def settled(self) -> Read:
-        """The op with operands that its shape rule has a result for whatever the lengths are, as far as possible."""
+        """The op with operands that its shape rule accepts for all lengths, as far as possible."""
         alike = _written_alike(self._read.lengths)
         if not alike or self._fits(self._read.call):
             return self._read
@@ -80,7 +80,7 @@ class SliceLengths:
         return op.fits_whatever_lengths_are(self._bounds, self._read.lengths)
 
     def _merged(self, groups: _Groups) -> Call:
-        """The call as if the lengths of each group were one size."""
+        """The call with the lengths of each group merged into one size."""
         names = {name: group[0] for group in groups for name in group}
         shapes, call = self._emission.shapes, self._read.call
         kinds = (
@@ -89,7 +89,7 @@ class SliceLengths:
         return replace(call, inputs=tuple(kinds))
 
     def _compared(self, alike: _Groups) -> list[list[str]]:
-        """The lengths that the shape rule wants to be equal."""
+        """The groups of lengths that the shape rule requires to be equal."""
         path = Path()
         sizes = {name: path.size(name, bound, bound) for name, bound in self._bounds.items()}
         for group in alike:
@@ -108,7 +108,7 @@ class SliceLengths:
         return [[name for name in self._read.lengths if name in group] for group in groups.values() if len(group) > 1]
 
     def _is_stretched(self, name: str, groups: _Groups) -> bool:
-        """Whether the rule has a result where one length is 1 and the others of its group are not."""
+        """Whether the rule accepts one length of 1 while the others of its group differ."""
         sizes = dict(self._bounds)
         for group in groups:
             most = min(self._bounds[other] for other in group if other != name)
@@ -116,7 +116,7 @@ class SliceLengths:
         return self._code({**sizes, name: 1}) is None
 
     def _code(self, sizes: Mapping[str, int]) -> Code | None:
-        """The code with which the shape rule refuses sizes."""
+        """The error code with which the shape rule rejects sizes."""
         try:
             infer(self._read.record, at_sizes(self._read.call, sizes))
         except OpError as error:
@@ -125,10 +125,10 @@ class SliceLengths:
             return Code.BAD_SHAPE
         return None
 
-    # --- stretching -----------------------------------------------------------------------------------------------
+    # --- broadcasting ---------------------------------------------------------------------------------------------
 
     def _stretched(self, groups: _Groups, stretched: set[str]) -> Read:
-        """Lengths of 1 are stretched to that of the others, once the rule has accepted all of them."""
+        """Broadcast lengths of 1 to the others', after checking that the rule accepts all lengths."""
         refusals = Refusals(self._code, self._bounds)
         lengths = {group[0]: self._length([name for name in group if name not in stretched], group) for group in groups}
         if not refusals.is_exact or not self._is_result(self._merged(groups), lengths):
@@ -141,7 +141,7 @@ class SliceLengths:
         return _with_operands(self._read, [self._widened(one, joined) for one in self._read.operands])
 
     def _size_of(self, length: int, group: Sequence[str]) -> int:
-        """The size that has a length: one of the group, or a new one."""
+        """A size equal to a length: one of the group, or a new one."""
         if isinstance(expr_of(length), Ref):
             return length
         size = self._emission.shapes.joined_length(self._node, max(self._bounds[name] for name in group))
@@ -149,12 +149,12 @@ class SliceLengths:
         return size
 
     def _length(self, fixed: Sequence[str], group: Sequence[str]) -> int:
-        """The length that those of a group are stretched to: one that is not stretched itself, or what they make."""
+        """The length that a group is broadcast to: that of a member which never broadcasts, or the join of all."""
         size = self._emission.shapes.size
         return size(fixed[0]) if fixed else reduce(_joined, map(size, group))
 
     def _is_result(self, merged: Call, lengths: Mapping[str, int]) -> bool:
-        """Whether the op has the same results with stretched operands, as far as that is tried."""
+        """Whether the op has the same result shapes with broadcast operands; checked on random sizes."""
         numbers = np.random.default_rng(0)
         for _ in range(_TRIED):
             sizes = {name: min(most, int(numbers.choice((0, 1, 2, 3, most)))) for name, most in self._bounds.items()}
@@ -168,7 +168,7 @@ class SliceLengths:
         return True
 
     def _widened(self, operand: StepOperand | None, joined: Mapping[str, int]) -> StepOperand | None:
-        """An operand with the joined lengths."""
+        """An operand broadcast to the joined lengths."""
         if not isinstance(operand, Value):
             return operand
         shape = tuple(joined.get(min(sizes_in(one), default=""), one) for one in operand.shape)
@@ -181,12 +181,12 @@ class SliceLengths:
 
 
 def _joined(one: int, other: int) -> int:
-    """The length of two that are equal, or of which one is 1: the larger one, and nothing where one is 0."""
+    """The broadcast of two lengths that are equal or of which one is 1: the larger, or 0 if either is 0."""
     return larger(one, other) * smaller(smaller(one, other), 1)
 
 
 def _stretching(x: Buffer, y: Buffer) -> Kernel:
-    """Every element of ``x``, or the last one of an axis again and again: there, it is the only one."""
+    """Broadcasts ``x``: clamps the index on stretched axes, where it is always 0."""
     builder = Builder()
     with builder.loops(y.shape, LoopKind.PARALLEL) as where:
         own = [

@@ -1,7 +1,7 @@
-"""Integers that remember what was asked about them: the conditions under which a shape rule says what it says.
+"""Integers that record comparisons: the path conditions under which a shape rule gives its answer.
 
-Shape rules are Python. To know for which sizes one of them refuses its operands, it is run at chosen sizes with such
-integers, and every comparison that another choice of sizes could decide otherwise is noted.
+Shape rules are Python. To find the sizes that one rejects, it is run at chosen sizes with such integers, which record
+every comparison that other sizes could decide differently.
 """
 
 import operator
@@ -24,7 +24,7 @@ _PYTHON: dict[str, Callable[[Any, Any], Any]] = {
 
 @dataclass
 class Path:
-    """What was asked during one run, in its order, and the answers."""
+    """The comparisons of one run with their outcomes, in order."""
 
     taken: list[tuple[Comparison, bool]] = field(default_factory=list)
 
@@ -33,7 +33,7 @@ class Path:
         return Traced(value, Dim(bound, Ref(name)), self)
 
     def ask(self, op: Literal["==", "<"], left: int, right: int) -> bool:
-        """The answer to a comparison; it is noted if sizes can decide it otherwise."""
+        """The outcome of a comparison; it is recorded if other sizes could change it."""
         answer = plain(left) == plain(right) if op == "==" else plain(left) < plain(right)
         one, other = symbol(left), symbol(right)
         apart = one - other
@@ -46,13 +46,13 @@ class Path:
 
 
 class Traced(Symbolic):
-    """An integer computed from dynamic sizes; ``symbol`` says how."""
+    """An integer computed from dynamic sizes; ``symbol`` is its symbolic value."""
 
     symbol: int
     path: Path
 
     def __new__(cls, value: int, symbol: int, path: Path) -> "Traced":
-        """The value in this run, and what it is whatever the sizes are."""
+        """A value in this run, with its symbolic value."""
         made = super().__new__(cls, value)
         made.symbol = symbol
         made.path = path
@@ -60,7 +60,7 @@ class Traced(Symbolic):
 
     def _with(self, op: Operator, other: Any, *, swapped: bool = False) -> Any:
         if not isinstance(other, int) or isinstance(other, bool):
-            own = self._settled()  # a float, say: its arithmetic is Python's
+            own = self._settled()  # e.g. a float: Python's arithmetic
             return _PYTHON[op](other, own) if swapped else _PYTHON[op](own, other)
         left, right = (other, self) if swapped else (self, other)
         if op in "/%" and self.path.ask("==", right, 0):
@@ -72,7 +72,7 @@ class Traced(Symbolic):
         return Traced(-plain(self), -self.symbol, self.path)
 
     def _settled(self) -> int:
-        """The number alone: what is computed from it holds for this number only."""
+        """The plain number; what is computed from it holds for this number only, so that becomes a condition."""
         self.path.ask("==", self, value := plain(self))
         return value
 
@@ -111,10 +111,10 @@ class Traced(Symbolic):
 
 
 def symbol(value: int) -> int:
-    """What an integer is whatever the sizes are."""
+    """The symbolic value of an integer."""
     return value.symbol if isinstance(value, Traced) else value
 
 
 def plain(value: int) -> int:
-    """The number alone."""
+    """The plain number."""
     return int.__add__(value, 0) if isinstance(value, Traced) else value

@@ -1,4 +1,4 @@
-"""Variables while a graph is lowered: the value each has now, and its home."""
+"""Variables during lowering: the current value of each, and its home."""
 
 from collections.abc import Iterable, Sequence
 
@@ -12,7 +12,7 @@ from openinfer.synth.program.ir import Move, StepOperand, Storage, Value, Weight
 
 
 class VariableValues:
-    """What a variable is at this point of the program. Every write makes a new value; homes are where values meet."""
+    """The current value of each variable. Every write makes a new value; homes hold values where control flow joins."""
 
     def __init__(self, bound: BoundGraph, emission: Emission) -> None:
         self.bound = bound
@@ -30,19 +30,19 @@ class VariableValues:
         self._written = frozenset[str]().union(*(self.effects(name).writes for name in blocks))
 
     def effects(self, block: str) -> Effects:
-        """What a block does itself, not what the blocks do that it runs."""
+        """The effects of a block itself, without those of the blocks it runs."""
         found = [self.bound.effects[node.index] for node in self.bound.graph.blocks[block].nodes]
         reads, writes = ([getattr(one, kind) for one in found] for kind in ("reads", "writes"))
         return Effects(frozenset().union(*reads), frozenset().union(*writes))
 
     def is_written(self, name: str) -> bool:
-        """Whether some node writes a variable."""
+        """Whether any node writes a variable."""
         return name in self._written
 
     # --- values ---------------------------------------------------------------------------------------------------
 
     def read(self, name: str, node: int = -1) -> StepOperand:
-        """The value a variable has now; one that nothing has written yet begins here."""
+        """The current value of a variable; initializes it if nothing has read or written it yet."""
         if name not in self.current:
             self.current[name] = self.current.beginning(name) or self._initial(name, node)
         return self.current[name]
@@ -63,7 +63,7 @@ class VariableValues:
                 raise AssertionError(name)
 
     def as_value(self, name: str) -> Value:
-        """A variable's value in memory that can be pointed at and outlives the step's work."""
+        """A variable's value in the arena or the state: addressable, and valid after the step."""
         found = self.read(name)
         if isinstance(found, Value) and found.storage in (Storage.ARENA, Storage.STATE):
             return found
@@ -75,7 +75,7 @@ class VariableValues:
         return copy
 
     def chosen_now(self, weight: Weight, node: Node) -> StepOperand:
-        """A weight whose index reads variables that may change before it is used is copied at once."""
+        """Copy a weight now if its index reads variables, which may change before it is used."""
         scalars = self.scalars(*weight.index)
         if not scalars:
             if weight.can_miss:
@@ -88,7 +88,7 @@ class VariableValues:
     # --- homes ----------------------------------------------------------------------------------------------------
 
     def home(self, name: str) -> Value:
-        """Where a variable's value is wherever control flow joins."""
+        """A variable's home, which holds its value wherever control flow joins."""
         if name not in self.homes.values:
             variable = self.bound.vars[name]
             storage = Storage.STATE if variable.kind is MemoryKind.PERSISTENT else Storage.ARENA
@@ -97,7 +97,7 @@ class VariableValues:
         return self.homes.values[name]
 
     def bring_home(self, name: str, node: int = -1) -> None:
-        """A variable's value is in its home from now on."""
+        """Move a variable's value to its home."""
         self.settle(name, self.home(name), node)
 
     def settle(self, name: str, home: Value, node: int) -> None:
@@ -109,14 +109,14 @@ class VariableValues:
             self.current[name] = home
 
     def spare(self, variables: Iterable[str]) -> None:
-        """The homes that variables lie in are about to be written: they get copies of their own."""
+        """Copy variables out of homes that are about to be overwritten."""
         for name in variables:
             self.current[name] = self._copied(name, self.current[name])
 
     # --- index expressions ----------------------------------------------------------------------------------------
 
     def scalars(self, *exprs: Expr | None) -> tuple[Value, ...]:
-        """The homes of the variables that index expressions read, with their values brought there."""
+        """The homes of the variables that index expressions read, with the values moved there."""
         shapes, place = self._emission.shapes, self._emission.place
         found: list[Value] = []
         for expr in exprs:
@@ -131,7 +131,7 @@ class VariableValues:
         return tuple(found)
 
     def index_scalars(self, indices: Sequence[Index]) -> tuple[Value, ...]:
-        """The same for the expressions of indices."""
+        """The same for the expressions in indices."""
         exprs: list[Expr | None] = []
         for index in indices:
             exprs += [index.value] if isinstance(index, Single) else [index.start, index.end]

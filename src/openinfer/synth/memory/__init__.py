@@ -1,1 +1,1 @@
-"""Everything about bytes: aliasing, the arena, weights, rollback, and which of a device's memories holds what."""
+"""Memory planning: aliasing, the arena, weights, rollback, and the device memory that holds each of them."""

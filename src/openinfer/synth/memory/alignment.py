@@ -1,7 +1,7 @@
-"""The alignment of memory, and rounding up to it. A target says which one it has; most have this one."""
+"""Memory alignment, and rounding up to it. Each target declares its alignment; most use this one."""
 
 ALIGNMENT = 64
-"""In bytes: a cache line, and the widest vector. Targets that share it lay out a state in the same bytes."""
+"""In bytes: a cache line, and the widest vector. Targets that share it have the same state layout."""
 
 
 def aligned(nbytes: int, alignment: int) -> int:

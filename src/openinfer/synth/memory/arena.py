@@ -1,8 +1,8 @@
-"""Offsets in an arena: requests with overlapping lifetimes get disjoint memory, the others share it.
+"""Places requests in an arena: those with overlapping lifetimes get disjoint memory, others share it.
 
-Greedy orders come first; where none reaches the lower bound, a search does (``openinfer.synth.memory.search``), until
-it has found or excluded a better placement or used up a fixed number of steps. The result depends on the requests
-alone, never on the clock. Knows nothing of programs.
+Greedy orders come first. If none reaches the lower bound, a search runs (``openinfer.synth.memory.search``) until it
+has found or excluded a better placement, or used up a fixed number of steps. The result depends on the requests alone,
+never on the clock. Knows nothing of programs.
 """
 
 from bisect import bisect_left, insort
@@ -15,46 +15,46 @@ from openinfer.synth.memory.search import Budget, greedy, search
 from openinfer.synth.memory.skyline import Component, SearchBudget
 
 GREEDY_STEPS = 3_000_000
-"""How many neighbours the greedy orders may look at, all together; the first order always runs to its end."""
+"""The most neighbors that all greedy orders together may visit; the first order always completes."""
 SEARCH_STEPS = 600_000
-"""How many requests the search may look at, all together."""
+"""The most requests that the search may visit in all."""
 MOST_MEETINGS = 512
-"""Where requests are alive together with more others than this, on average, they are not compared with each other."""
+"""If requests overlap more others than this on average, they are not compared pairwise."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """Memory that is needed: how much, and the positions at which it must not be shared."""
+    """A request for memory: its size, and the positions at which it is live."""
 
     nbytes: int
     lifetime: tuple[tuple[int, int], ...]
-    """The first and the last position of each interval; these are in order, and do not touch each other."""
+    """The first and last position of each interval; intervals are sorted and not adjacent."""
     label: str = ""
 
     def is_alive(self, position: int) -> bool:
-        """Whether it is needed at a position."""
+        """Whether it is live at a position."""
         return any(first <= position <= last for first, last in self.lifetime)
 
 
 @dataclass(frozen=True)
 class Placement:
-    """Offsets in the arena, how large it is, and how large it must be at least."""
+    """Offsets in the arena, its size, and the lower bound of its size."""
 
     offsets: tuple[int, ...]
     peak: int
     lower_bound: int
     alignment: int
     is_optimal: bool = False
-    """Whether no placement is smaller: the bound is met, or the search has excluded everything below the peak."""
+    """Whether no smaller placement exists: the bound is met, or the search has excluded everything below the peak."""
 
     @property
     def gap(self) -> int:
-        """How many bytes the arena is above the lower bound."""
+        """The number of bytes by which the arena exceeds the lower bound."""
         return self.peak - self.lower_bound
 
 
 def live_bytes(requests: Sequence[Request], alignment: int) -> list[int]:
-    """How many bytes are alive at each position.
+    """The number of live bytes at each position.
 
     >>> live_bytes([Request(64, ((0, 1),)), Request(100, ((1, 2),))], 64)
     [64, 192, 128]
@@ -73,7 +73,7 @@ def live_bytes(requests: Sequence[Request], alignment: int) -> list[int]:
 
 
 def lower_bound(requests: Sequence[Request], alignment: int) -> int:
-    """The most bytes that are alive at one position; no request is larger, alive or not."""
+    """The most bytes that are live at one position, or the largest request if that is never live."""
     largest = max((aligned(request.nbytes, alignment) for request in requests), default=0)
     return max(largest, max(live_bytes(requests, alignment), default=0))
 
@@ -82,7 +82,7 @@ def lower_bound(requests: Sequence[Request], alignment: int) -> int:
 
 
 def placed(requests: Sequence[Request], alignment: int, steps: int | None = None) -> Placement:
-    """Offsets such that what is alive together does not overlap, in an arena as small as was found.
+    """Offsets such that requests with overlapping lifetimes do not overlap, in the smallest arena found.
 
     >>> placed([Request(100, ((0, 1),)), Request(64, ((1, 2),)), Request(100, ((2, 2),))], 64).offsets
     (0, 128, 0)
@@ -99,11 +99,11 @@ def placed(requests: Sequence[Request], alignment: int, steps: int | None = None
     found = [greedy(component, least, budget.greedy) for component in components]
     highest = sorted(range(len(found)), key=lambda number: -components[number].peak(found[number]))
     for number in highest:
-        # What one component certainly needs the others may use.
+        # The others may use as much as one component provably needs.
         if components[number].peak(found[number]) > proven:
             result = search(components[number], found[number], proven, alignment, budget)
             found[number], proven = result.offsets, result.at_least
-    # What is never alive, or has no bytes, lies at the start.
+    # Requests that are empty or never live stay at offset 0.
     offsets = [0] * len(requests)
     peak = least
     for component, own in zip(components, found, strict=True):
@@ -114,7 +114,7 @@ def placed(requests: Sequence[Request], alignment: int, steps: int | None = None
 
 
 def _meetings(requests: Sequence[Request]) -> int:
-    """About how many pairs of requests are alive together."""
+    """The approximate number of pairs of requests that are live together."""
     changes = sorted(
         change for request in requests for first, last in request.lifetime for change in ((first, 1), (last + 1, -1))
     )
@@ -126,7 +126,7 @@ def _meetings(requests: Sequence[Request]) -> int:
 
 
 def reused(requests: Sequence[Request], alignment: int) -> list[int]:
-    """Offsets that take one look at each request: memory is used again by what needs as much, or at least half of it.
+    """Offsets in one pass: memory is reused for requests of the same size, or at least half of it.
 
     >>> reused([Request(64, ((0, 1),)), Request(64, ((1, 2),)), Request(64, ((2, 3),))], 64)
     [0, 64, 0]
@@ -134,7 +134,7 @@ def reused(requests: Sequence[Request], alignment: int) -> list[int]:
     offsets = [0] * len(requests)
     free: dict[int, list[int]] = {}
     sizes: list[int] = []
-    """Those of which something is free."""
+    """The sizes of which there are free blocks, sorted."""
     taken: list[tuple[int, int, int]] = []
     top = 0
     alive = [number for number, request in enumerate(requests) if request.nbytes > 0 and request.lifetime]
@@ -160,7 +160,7 @@ def reused(requests: Sequence[Request], alignment: int) -> list[int]:
 
 
 def _components(requests: Sequence[Request], alignment: int) -> list[Component]:
-    """Groups of requests whose lifetimes are connected by overlaps; each group is placed by itself."""
+    """Connected components of requests with overlapping lifetimes; each is placed on its own."""
     sections, neighbours = _sections(requests)
     group: dict[int, int] = {}
     groups: list[list[int]] = []
@@ -191,7 +191,7 @@ def _components(requests: Sequence[Request], alignment: int) -> list[Component]:
 
 
 def _sections(requests: Sequence[Request]) -> tuple[list[list[int]], dict[int, set[int]]]:
-    """The maximal sets of requests alive at once, and which requests are alive together."""
+    """The maximal sets of requests live at once, and the neighbors of each request."""
     starts: dict[int, list[int]] = {}
     ends: dict[int, list[int]] = {}
     neighbours: dict[int, set[int]] = {}

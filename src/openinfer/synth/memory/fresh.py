@@ -1,4 +1,4 @@
-"""Values whose memory has not been overwritten, alive or not."""
+"""Tracks values whose memory has not been overwritten, live or not."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from openinfer.synth.program.ir import Storage, Value
 
 
 class FreshValues:
-    """What memory holds at a point of a block: a value that is written replaces those it overlaps."""
+    """The contents of memory at a point of a block: writing a value invalidates those it overlaps."""
 
     def __init__(self, plan: MemoryPlan, values: Iterable[Value] = ()) -> None:
         self._plan = plan
@@ -16,16 +16,16 @@ class FreshValues:
         self._starts: list[int] = []
         self._ends: list[int] = []
         self._in_arena: list[Value] = []
-        """Values with bytes in the arena, by their offsets: no two of them overlap."""
+        """Values with bytes in the arena, sorted by offset; no two of them overlap."""
         self._elsewhere: dict[Value, set[Value]] = {}
-        """The others, by what stands for their memory."""
+        """The other values, by the representative of their memory."""
         self.write(values)
 
     def __contains__(self, value: Value) -> bool:
         return value in self._values
 
     def write(self, values: Iterable[Value]) -> None:
-        """Some values are written at once."""
+        """Write several values at once."""
         written = list(values)
         for value in written:
             self._remove(value)

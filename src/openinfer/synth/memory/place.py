@@ -1,4 +1,4 @@
-"""The offset of every value in the arena: values that are never alive together may share memory."""
+"""Assigns every value an offset in the arena; values that are never live together may share memory."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -11,16 +11,16 @@ from openinfer.synth.program.interval_set import IntervalSet
 from openinfer.synth.program.ir import KernelStep, Move, Program, Storage, Value
 from openinfer.synth.program.liveness import Lives, lives_of
 
-# --- values that can be the same memory -------------------------------------------------------------------------------
+# --- aliasing ---------------------------------------------------------------------------------------------------------
 
 
 class Classes:
-    """Values that share memory: a union-find with the positions each class occupies."""
+    """Aliasing values: a union-find with the positions each class occupies."""
 
     def __init__(self, lives: Lives, shared: Iterable[Value] = ()) -> None:
         self._parent: dict[Value, Value] = {}
         self._shared = set(shared)
-        """Those with a value in them that several blocks touch: they are not where a caller says."""
+        """Representatives of classes with a value that several blocks access: they cannot be caller-provided memory."""
         self._occupied = {value: occupied.copy() for value, occupied in lives.occupied.items()}
 
     def root(self, value: Value) -> Value:
@@ -33,11 +33,11 @@ class Classes:
         return found
 
     def occupied(self, value: Value) -> IntervalSet:
-        """The positions of a class."""
+        """The positions that a class occupies."""
         return self._occupied.setdefault(self.root(value), IntervalSet())
 
     def join(self, one: Value, other: Value, forgiven: int | None) -> bool:
-        """Let two values share memory, unless both are alive at some position that is not forgiven."""
+        """Let two values share memory, unless both are live at some position other than ``forgiven``."""
         a, b = self.root(one), self.root(other)
         if a is b:
             return True
@@ -64,7 +64,7 @@ class Classes:
 
 
 def classes_of(lives: Lives, views: frozenset[Value] = frozenset(), shared: Iterable[Value] = ()) -> Classes:
-    """Shared memory for both sides of moves, and of kernels that can work in place."""
+    """Aliases the operands of moves, and of kernels that can work in place."""
     classes = Classes(lives, shared)
     for position, step in enumerate(lives.steps):
         after = lives.alive_after[position]
@@ -79,8 +79,8 @@ def classes_of(lives: Lives, views: frozenset[Value] = frozenset(), shared: Iter
             if same:
                 classes.join(step.src, step.dst, forgiven)
         elif isinstance(step, KernelStep) and len(step.outputs) == 1:
-            fitting = in_place_inputs(step.kernel)
-            for number in fitting:
+            candidates = in_place_inputs(step.kernel)
+            for number in candidates:
                 operand = step.inputs[number]
                 if (
                     not isinstance(operand, Value)
@@ -89,8 +89,8 @@ def classes_of(lives: Lives, views: frozenset[Value] = frozenset(), shared: Iter
                     or operand in views
                 ):
                     continue
-                # A kernel may read the same memory as several inputs, and some of them elsewhere.
-                if not _occurrences(step, operand, classes) <= set(fitting):
+                # The kernel may read the same memory through several inputs, some of which are not safe in place.
+                if not _occurrences(step, operand, classes) <= set(candidates):
                     continue
                 if classes.join(operand, step.outputs[0], position):
                     break
@@ -98,7 +98,7 @@ def classes_of(lives: Lives, views: frozenset[Value] = frozenset(), shared: Iter
 
 
 def _occurrences(step: KernelStep, operand: Value, classes: Classes) -> set[int]:
-    """The inputs of a kernel that lie where an operand lies."""
+    """The inputs of a kernel that alias an operand."""
     root = classes.root(operand)
     return {number for number, one in enumerate(step.inputs) if isinstance(one, Value) and classes.root(one) is root}
 
@@ -109,7 +109,7 @@ def _reads(statement: Statement, buffer: Buffer) -> bool:
 
 
 def in_place_inputs(kernel: Kernel) -> list[int]:
-    """The inputs over which a kernel may write its one output: read only where the same element is then written."""
+    """The inputs that the single output may overwrite: read only where the same element is then written."""
     stores = [statement for statement in walk(kernel.body) if isinstance(statement, Store)]
     (out,) = kernel.outputs
     if len([store for store in stores if store.buffer == out]) != 1 or kernel.scratch:
@@ -141,7 +141,7 @@ def in_place_inputs(kernel: Kernel) -> list[int]:
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """The placement of every value of a program."""
+    """The memory placement of every value of a program."""
 
     classes: Classes
     offsets: Mapping[Value, int]
@@ -149,31 +149,31 @@ class MemoryPlan:
     lower_bound: int
     alignment: int
     views: frozenset[Value] = frozenset()
-    """The values that are parts of tables, and need no memory."""
+    """The values that are slices of tables, and need no memory."""
 
     @property
     def gap(self) -> int:
-        """By how many bytes the arena exceeds its lower bound."""
+        """The number of bytes by which the arena exceeds its lower bound."""
         return self.peak - self.lower_bound
 
     def offset(self, value: Value) -> int:
-        """The offset of a value of the arena."""
+        """The offset of a value in the arena."""
         return self.offsets[self.classes.root(value)]
 
     def is_same(self, one: Value, other: Value) -> bool:
-        """Whether two values are the same memory."""
+        """Whether two values share memory."""
         return self.classes.root(one) is self.classes.root(other)
 
 
 def plan_memory(program: Program, alignment: int) -> MemoryPlan:
-    """The memory of a program."""
+    """The memory plan of a program."""
     lives = lives_of(program)
     views = views_of(program, lives)
     own = program.bound.locals if program.params else frozenset()
     shared = {value for value in lives.occupied if value.is_home and value.variable not in own}
     classes = classes_of(lives, views, shared if program.params else ())
     roots = {classes.root(value) for value in lives.occupied.keys() - views}
-    # Sets have no order of their own, and the same program must give the same plan.
+    # Sets are unordered, and the same program must give the same plan.
     ordered = sorted(roots, key=lambda value: (classes.occupied(value).order, len(value.name), value.name))
     arena = [value for value in ordered if value.storage is Storage.ARENA]
     requests = [Request(max(value.nbytes, 1), tuple(classes.occupied(value)), value.name) for value in arena]

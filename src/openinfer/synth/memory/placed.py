@@ -1,6 +1,6 @@
-"""A program with all of its bytes placed: what every emitter gets. Nothing in here names a language.
+"""A program with all of its memory placed: the input of every emitter. Names no target language.
 
-``place`` decides; whoever prints code afterwards only reads.
+``place`` decides; code that prints afterwards only reads.
 """
 
 from collections.abc import Mapping
@@ -22,25 +22,25 @@ from openinfer.synth.program.names import InterfaceNames, names_of
 
 @dataclass(frozen=True)
 class MemoryRules:
-    """What the target and the device say about memory."""
+    """The memory rules of the target and the device."""
 
     alignment: int
-    """Every value, variable, table and weight begins at a multiple of it."""
+    """The alignment of every value, variable, table and weight."""
     max_buffer_bytes: int
-    """The most bytes of weights that lie in one piece."""
+    """The most bytes of weights in one buffer."""
     has_heap: bool = True
-    """Tables without bounds may own memory that grows."""
+    """Whether unbounded tables may own heap memory that grows."""
     is_hosted: bool = True
-    """There is an operating system: a step can be told to end."""
+    """Whether there is an operating system: a step can be interrupted."""
     rolls_back: bool = True
-    """A step that fails is rolled back, which takes memory."""
+    """Whether a failed step is rolled back, which takes memory."""
     on_device: bool = False
-    """Memory is a device's: inputs are copied into the arena when a step begins."""
+    """Whether memory is on a device: inputs are copied into the arena when a step starts."""
 
 
 @dataclass(frozen=True)
 class Placed:
-    """A program, and where everything lies."""
+    """A program, and its memory layout."""
 
     program: Program
     rules: MemoryRules
@@ -49,27 +49,27 @@ class Placed:
     state: StateLayout
     weights: WeightLayout
     rollback: Rollback | None
-    """What a step keeps for its rollback."""
+    """What a step saves for its rollback."""
     can_tear: bool
-    """Whether a step that fails can leave persistent memory changed."""
+    """Whether a failed step can leave persistent memory partly changed."""
     is_interruptible: bool
-    """Whether a step checks for an interruption at the start of blocks and loop iterations."""
+    """Whether a step checks for interruption at the start of blocks and loop iterations."""
     threads: int
     """The most threads that share a kernel."""
     names: InterfaceNames
     checks: Checks
-    """What is checked in each step of the program before memory is touched."""
+    """The checks that each step of the program makes before it touches memory."""
     failures: Failures
-    """All that can go wrong, by the numbers that checks and code have for it."""
+    """All possible failures, by the numbers that checks and code use."""
 
     @property
     def rollback_bytes(self) -> int:
-        """The bytes at the end of the arena in which a step keeps what it changes, for its rollback."""
+        """The bytes at the end of the arena in which a step saves what it changes, for its rollback."""
         return 0 if self.rollback is None else aligned(self.rollback.nbytes, self.rules.alignment)
 
     @cached_property
     def input_offsets(self) -> Mapping[Value, int]:
-        """Where in the arena inputs are copied to, behind all other values; none where steps read the caller's."""
+        """The arena offsets of copied inputs, after all other values; empty if steps read the caller's memory."""
         found: dict[Value, int] = {}
         end = max(self.memory.peak, self.rules.alignment)
         for value in self.program.inputs.values() if self.rules.on_device else ():
@@ -79,14 +79,14 @@ class Placed:
 
     @property
     def arena_bytes(self) -> int:
-        """The bytes of memory one step works in."""
+        """The bytes of memory that one step works in."""
         ends = [offset + max(value.nbytes, 1) for value, offset in self.input_offsets.items()]
         used = max([self.memory.peak, self.rules.alignment, *ends])
         return (aligned(used, self.rules.alignment) if ends else used) + self.rollback_bytes
 
     @property
     def state_bytes(self) -> int:
-        """The bytes of memory that outlives steps; none without persistent variables."""
+        """The bytes of memory that outlives steps; 0 without persistent variables."""
         return max(self.state.size, self.rules.alignment) if self.has_state else 0
 
     @property
@@ -96,7 +96,7 @@ class Placed:
 
     @property
     def memory_bytes(self) -> dict[str, int]:
-        """The memory that the caller provides, by what it is for."""
+        """The bytes of memory that the caller provides, by purpose."""
         return {"arena": self.arena_bytes, "state": self.state_bytes, "weights": self.weights.size}
 
 

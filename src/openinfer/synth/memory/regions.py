@@ -1,4 +1,4 @@
-"""In which of a device's memories the arena, the state and the weights lie."""
+"""Assigns the arena, the state and the weights to a device's memory regions."""
 
 from collections.abc import Mapping
 from itertools import product
@@ -11,7 +11,7 @@ from openinfer.synth.devices.description import DeviceArch
 def regions_for(arch: DeviceArch, needed: Mapping[str, int]) -> dict[str, str]:
     """The region of each kind of memory: the fastest that may hold it and has room beside the others.
 
-    A device that lists no regions has one memory, whatever its size. Where things do not fit, error E801 says what.
+    A device that lists no regions has one memory of any size. If things do not fit, error E801 says what.
 
     >>> regions_for(DeviceArch.named("cortex-m4"), {"arena": 70_000, "state": 1_000, "weights": 0})
     {'arena': 'sram', 'state': 'ccm'}

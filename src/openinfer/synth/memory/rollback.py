@@ -1,8 +1,8 @@
-"""Rollback: what a step must keep, so that its changes can be reverted if it fails.
+"""Rollback: what a step must save so that its changes can be reverted if it fails.
 
-A step that can only fail before it changes anything that outlives it needs nothing. Otherwise variables that it
-overwrites are kept when it begins, and parts of tables and tensors when they are written; how many bytes that takes is
-known beforehand, unless a loop can run any number of iterations.
+A step that can only fail before it changes anything persistent saves nothing. Otherwise, variables that it overwrites
+are saved when it starts, and slices of tables and tensors when they are written. The number of bytes is known
+statically, unless a loop has a dynamic trip count.
 """
 
 from collections.abc import Iterable, Mapping
@@ -44,24 +44,25 @@ UNIT = 16
 """The size of a record's header, in bytes; payloads are padded to a multiple of it."""
 _MOST = 1 << 26
 _UNKNOWN = 1 << 16
-"""The bytes reserved where a step may need more than ``_MOST``, or an unknown amount. A step that changes more cannot
-be rolled back."""
+"""The bytes reserved if a step may need more than ``_MOST``, or an unknown amount. A step that changes more cannot be
+rolled back.
+"""
 
 
 @dataclass(frozen=True)
 class Rollback:
-    """What is kept: ``homes`` when a step begins, and ``nbytes`` in all."""
+    """What is saved: ``homes`` when a step starts, and ``nbytes`` in all."""
 
     homes: tuple[Value, ...]
     nbytes: int
     is_complete: bool
-    """Whether the bytes are enough for whatever a step does."""
+    """Whether the bytes suffice for whatever a step does."""
 
 
 def rollback_of(program: Program, plan: MemoryPlan, *, is_interruptible: bool = False) -> Rollback | None:
-    """What a step must keep; None if it has changed nothing yet when it fails.
+    """What a step must save; None if it can only fail before it changes anything.
 
-    A step that can be interrupted can fail wherever a block or a loop iteration begins.
+    An interruptible step can fail at the start of any block or loop iteration.
     """
     if not _Order(program, plan, is_interruptible=is_interruptible).can_tear():
         return None
@@ -85,14 +86,14 @@ def is_partly_written(step: Step, plan: MemoryPlan) -> bool:
 
 @dataclass(frozen=True)
 class _Outcome:
-    """What steps can do to memory that outlives them: change it, fail, fail after a change."""
+    """What steps can do to persistent memory: change it, fail, fail after a change."""
 
     changes: bool = False
     fails: bool = False
     tears: bool = False
 
     def then(self, other: "_Outcome") -> "_Outcome":
-        """One after the other."""
+        """The outcome of both in sequence."""
         return _Outcome(
             self.changes or other.changes,
             self.fails or other.fails,
@@ -101,7 +102,7 @@ class _Outcome:
 
 
 class _Order:
-    """Whether a step can fail after a change; loops run twice, and both branches count."""
+    """Determines whether a step can fail after a change; loops count as two iterations, and both branches count."""
 
     def __init__(self, program: Program, plan: MemoryPlan, *, is_interruptible: bool) -> None:
         self._plan = plan
@@ -123,7 +124,7 @@ class _Order:
             for name in called_by(step):
                 found = found.then(self._blocks[name])
             if self._changes(step):
-                # A kernel or block may find what is wrong only after it has written something.
+                # A kernel or block may fail after it has written something.
                 can_fail = isinstance(step, KernelStep) and step.kernel.can_fail
                 can_fail = can_fail or (isinstance(step, CallStep) and self._blocks[step.block].fails)
                 found = found.then(_Outcome(changes=True, tears=can_fail))
@@ -136,7 +137,7 @@ class _Order:
 
 
 def _can_fail(step: Step) -> bool:
-    """Whether a step checks anything: indices, sizes that only a run knows, values."""
+    """Whether a step checks anything: indices, run-time sizes, values."""
     match step:
         case KernelStep():
             return step.kernel.can_fail or _has_checks([*step.inputs, *step.outputs, *step.scratch])
@@ -163,7 +164,7 @@ def _has_checks(operands: Iterable[StepOperand]) -> bool:
 
 
 class _Amount:
-    """How many bytes the records of one step can take."""
+    """The number of bytes that the records of one step can take."""
 
     def __init__(self, program: Program, plan: MemoryPlan) -> None:
         self._program = program
@@ -181,15 +182,15 @@ class _Amount:
         return Rollback(homes, kept + (most if is_complete and most is not None else _UNKNOWN), is_complete)
 
     def _body(self, steps: Steps) -> int | None:
-        """None if unknown."""
+        """The bytes of a body; None if unknown."""
         parts = [self._step(step) for step in steps]
         return sum(part for part in parts if part is not None) if None not in parts else None
 
     def _step(self, step: Step) -> int | None:
         match step:
             case LoopStep(body=body):
-                once, turns = self._body(body), self._turns(step)
-                return 0 if once == 0 else None if once is None or turns is None else once * turns
+                once, trips = self._body(body), self._trip_count(step)
+                return 0 if once == 0 else None if once is None or trips is None else once * trips
             case BranchStep(then_block=then, else_block=otherwise):
                 found = [self._blocks[block] for block in (then, otherwise) if block is not None]
                 return max(part for part in found if part is not None) if None not in found else None
@@ -206,7 +207,7 @@ class _Amount:
             case _:
                 return 0
 
-    def _turns(self, step: LoopStep) -> int | None:
+    def _trip_count(self, step: LoopStep) -> int | None:
         def static(name: str) -> int | None:
             found = self._constants.get(name)
             return found if isinstance(found, int) else None
@@ -220,7 +221,7 @@ def _record(nbytes: int) -> int:
 
 
 def _table_bytes(step: TableStep, alignment: int) -> int | None:
-    """The records of one change: extents, memory that grows, every cell on its own, the extents of its matrix."""
+    """The bytes for one change: extents, memory that grows, each cell on its own with the extents of its matrix."""
     table, axes = step.table, len(step.table.bounds)
     entry = prod(map(int, table.entry))
     heads = _record(8 * axes)
@@ -233,6 +234,6 @@ def _table_bytes(step: TableStep, alignment: int) -> int | None:
         return None
     else:
         cells = prod(bound or 0 for bound in table.bounds)
-        heads += _record(alignment)  # where the extents of matrices end
+        heads += _record(alignment)  # alignment padding between the extents of matrices and the cells
     matrix = _record(8 * (axes - table.keys)) if 0 < table.keys < axes else 0
     return heads + cells * (_record(entry * max(table.variable.dtype.bits, 8) // 8) + matrix)

@@ -1,7 +1,8 @@
-"""The smallest arena for requests that touch each other in time: greedy orders, and a search around what they miss.
+"""Finds a small arena for requests that overlap in time: greedy orders, and a search that improves on them.
 
-The search takes the requests that stick out above a capacity, with all they meet, and stacks them exactly
-(``openinfer.synth.memory.skyline``); the others are fitted around them. Those that now stick out join, until none does.
+The search takes the requests that exceed a capacity, with all their neighbors, and stacks them exactly
+(``openinfer.synth.memory.skyline``); the others are fitted around them. Requests that now exceed it join the stack,
+until none does.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,12 +11,12 @@ from dataclasses import dataclass
 from openinfer.synth.memory.skyline import Answer, Component, SearchBudget, stacked
 
 Gap = Callable[[int, list[tuple[int, int]]], int]
-"""An offset for a number of bytes among the intervals that are taken, which are sorted."""
+"""Chooses an offset for a number of bytes, given the sorted intervals that are taken."""
 
 
 @dataclass(frozen=True)
 class Budget:
-    """Steps that are left: neighbours that greedy orders may look at, requests that the search may look at."""
+    """The remaining steps: neighbors that greedy orders may visit, and requests that the search may visit."""
 
     greedy: SearchBudget
     search: SearchBudget
@@ -36,7 +37,7 @@ def first_gap(size: int, taken: list[tuple[int, int]]) -> int:
 
 
 def best_gap(size: int, taken: list[tuple[int, int]]) -> int:
-    """Best fit: the offset in the smallest gap; above everything if there is none.
+    """Best fit: the offset in the smallest gap; on top of everything if no gap fits.
 
     >>> best_gap(10, [(0, 10), (30, 40), (50, 60)])
     40
@@ -50,9 +51,9 @@ def best_gap(size: int, taken: list[tuple[int, int]]) -> int:
 
 
 def greedy(component: Component, enough: int, steps: SearchBudget) -> tuple[int, ...]:
-    """The best of the greedy orders; the first one that is good enough."""
+    """The best greedy placement, or the first that is good enough."""
     best: tuple[int, ...] | None = None
-    for offsets in _fittings(component, {}, steps):
+    for offsets in _placements(component, {}, steps):
         if best is None or component.peak(offsets) < component.peak(best):
             best = offsets
         if component.peak(best) <= enough:
@@ -61,19 +62,19 @@ def greedy(component: Component, enough: int, steps: SearchBudget) -> tuple[int,
     return best
 
 
-def _fittings(component: Component, fixed: Mapping[int, int], steps: SearchBudget) -> Iterator[tuple[int, ...]]:
-    """Offsets around those that are fixed: each order with each way to choose a gap, while there are steps."""
+def _placements(component: Component, fixed: Mapping[int, int], steps: SearchBudget) -> Iterator[tuple[int, ...]]:
+    """Placements around fixed offsets: each order with each gap strategy, while steps remain."""
     for order in component.orders:
         for gap in (first_gap, best_gap):
-            yield _fitted(component, fixed, order, gap, steps)
+            yield _placed_in_gaps(component, fixed, order, gap, steps)
             if steps.used_up:
                 return
 
 
-def _fitted(
+def _placed_in_gaps(
     component: Component, fixed: Mapping[int, int], order: Sequence[int], gap: Gap, steps: SearchBudget
 ) -> tuple[int, ...]:
-    """One request after the other into a gap between those that are already placed."""
+    """Places one request after another into a gap between those already placed."""
     sizes = component.sizes
     offsets = [fixed.get(one, -1) for one in range(len(sizes))]
     for own in order:
@@ -89,16 +90,16 @@ def _fitted(
 
 @dataclass(frozen=True)
 class Found:
-    """The best offsets, and a size below which there is certainly no placement."""
+    """The best offsets, and a proven lower bound of the size."""
 
     offsets: tuple[int, ...]
     at_least: int
 
 
 def search(component: Component, best: tuple[int, ...], least: int, unit: int, budget: Budget) -> Found:
-    """A placement smaller than the best one, down to the least size; sizes are multiples of a unit."""
-    # The least size first, as it is nearly always possible; then by halves between what is possible and what is not, or
-    # was not found. Each try gets half of the steps that are left.
+    """A placement smaller than the best one, down to the least size; sizes are multiples of ``unit``."""
+    # Try the least size first, as it is nearly always possible; then bisect between sizes that are possible and those
+    # that are not or were not found. Each attempt gets half of the remaining steps.
     low = capacity = least
     while low < component.peak(best) and budget.search.left >= 2 * len(component.sizes) and not budget.greedy.used_up:
         share = budget.search.taken(budget.search.left // 2)
@@ -114,7 +115,7 @@ def search(component: Component, best: tuple[int, ...], least: int, unit: int, b
 
 
 def _under(component: Component, capacity: int, budget: Budget) -> Answer:
-    """Offsets under a capacity: the critical requests stacked exactly, the others fitted around them."""
+    """Offsets within a capacity: critical requests are stacked exactly, the others fitted around them."""
     fixed: dict[int, int] = {}
     while True:
         offsets, above = _least_above(component, capacity, fixed, budget.greedy)
@@ -132,9 +133,9 @@ def _under(component: Component, capacity: int, budget: Budget) -> Answer:
 def _least_above(
     component: Component, capacity: int, fixed: Mapping[int, int], steps: SearchBudget
 ) -> tuple[tuple[int, ...], list[int]]:
-    """The fitting of which the fewest requests stick out above a capacity, and these."""
+    """The placement with the fewest requests above a capacity, and these requests."""
     best: tuple[tuple[int, ...], list[int]] | None = None
-    for offsets in _fittings(component, fixed, steps):
+    for offsets in _placements(component, fixed, steps):
         above = [one for one, offset in enumerate(offsets) if offset + component.sizes[one] > capacity]
         if best is None or len(above) < len(best[1]):
             best = (offsets, above)

@@ -1,8 +1,8 @@
-"""Requests stacked under a capacity: the exact part of the memory planner.
+"""Stacks requests within a capacity: the exact part of the memory planner.
 
-Requests are placed from the bottom upwards, each on the skyline of those below it, so that a state is an order and not
-a set of offsets; every arena in which nothing can be moved down is reached this way. A branch ends where, at some
-position, what is still to come cannot fit under the capacity any more.
+Requests are placed from the bottom upwards, each on the skyline of those below it, so a search state is an order rather
+than a set of offsets; every arena in which nothing can move down is reached this way. A branch is pruned when, at some
+position, the remaining requests no longer fit within the capacity.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 _VISITS = 16
-"""How many requests a step may look at, on average."""
+"""The average number of requests that a step may visit."""
 
 
 class SearchBudget:
-    """A number of steps that may be used up, and of requests that are looked at on the way."""
+    """A budget of steps, and of requests visited on the way."""
 
     def __init__(self, count: int) -> None:
         self.left = count
@@ -22,19 +22,19 @@ class SearchBudget:
 
     @property
     def used_up(self) -> bool:
-        """Whether none are left."""
+        """Whether the budget is exhausted."""
         return self.left <= 0 or self._visits <= 0
 
     def visit(self, count: int) -> None:
-        """Look at some requests."""
+        """Count visited requests."""
         self._visits -= count
 
     def use(self, count: int) -> None:
-        """Some steps less."""
+        """Use up steps."""
         self.left -= count
 
     def taken(self, count: int) -> "SearchBudget":
-        """Takes up to ``count`` of the steps from this budget; unused ones can be given back."""
+        """Move up to ``count`` steps to a budget of their own; unused ones can be given back."""
         own = SearchBudget(min(count, self.left))
         self.left -= own.left
         return own
@@ -42,18 +42,18 @@ class SearchBudget:
 
 @dataclass(frozen=True)
 class Component:
-    """Requests by numbers of their own: sizes, which of them are alive together, and the largest sets alive at once."""
+    """Requests with local numbers: sizes, which of them overlap in time, and the maximal sets live at once."""
 
     requests: tuple[int, ...]
-    """The number of each outside."""
+    """The global number of each request."""
     sizes: tuple[int, ...]
     neighbours: tuple[tuple[int, ...], ...]
     sections: tuple[tuple[int, ...], ...]
-    """In the order of time."""
+    """The maximal sets of requests live at once, in time order."""
 
     @cached_property
     def sections_of(self) -> tuple[tuple[int, ...], ...]:
-        """The sections each request is in."""
+        """The sections that contain each request."""
         found: list[list[int]] = [[] for _ in self.sizes]
         for number, section in enumerate(self.sections):
             for one in section:
@@ -62,7 +62,7 @@ class Component:
 
     @cached_property
     def orders(self) -> tuple[list[int], ...]:
-        """Ways to go through the requests: what is hard to place first."""
+        """Orders of the requests, hardest to place first by different measures."""
         loads = [sum(self.sizes[one] for one in section) for section in self.sections]
         load = [max(loads[number] for number in own) for own in self.sections_of]
         length = [len(own) for own in self.sections_of]
@@ -77,11 +77,11 @@ class Component:
         )
 
     def peak(self, offsets: Sequence[int]) -> int:
-        """Where the highest request ends."""
+        """The end of the highest request."""
         return max(offset + size for offset, size in zip(offsets, self.sizes, strict=True))
 
     def only(self, members: Iterable[int]) -> "Component":
-        """Some of the requests; their numbers outside are those that they have here."""
+        """The component of some of the requests; their global numbers are their local ones here."""
         own = sorted(members)
         number = {one: place for place, one in enumerate(own)}
         sections: list[set[int]] = []
@@ -102,14 +102,14 @@ class Component:
 
 @dataclass(frozen=True)
 class Answer:
-    """Offsets under a capacity, or None: there are certainly none (``is_excluded``), or none were found."""
+    """Offsets within a capacity, or None: provably impossible (``is_excluded``), or just not found."""
 
     offsets: tuple[int, ...] | None
     is_excluded: bool = False
 
 
 def stacked(component: Component, capacity: int, steps: SearchBudget) -> Answer:
-    """Offsets under a capacity: every order for a while, then every order for longer."""
+    """Offsets within a capacity: tries every order briefly, then every order for longer."""
     limit = 8 * len(component.sizes) ** 2
     while True:
         for order in component.orders:
@@ -122,7 +122,7 @@ def stacked(component: Component, capacity: int, steps: SearchBudget) -> Answer:
 
 
 class _Tree:
-    """One search through the orders in which requests can be stacked, in ascending order of their offsets."""
+    """One search over the orders in which requests can be stacked, in ascending order of their offsets."""
 
     def __init__(self, component: Component, capacity: int, order: Sequence[int]) -> None:
         self._component = component
@@ -131,23 +131,23 @@ class _Tree:
         self._left = set(order)
         self._offset = [-1] * len(order)
         self._low = [0] * len(order)
-        """How high the skyline under each request is, until it is placed."""
+        """The height of the skyline below each request, until it is placed."""
         self._rest = [sum(component.sizes[one] for one in section) for section in component.sections]
-        """What is still to be placed of each section."""
+        """The total size of the requests of each section that are not placed yet."""
         self._placed: list[tuple[int, list[tuple[int, int]]]] = []
-        """The requests that are placed, each with the requests it lifted and how high those were before."""
+        """The placed requests, each with the requests it lifted and their previous heights."""
 
     def run(self, steps: SearchBudget) -> Answer:
-        """The search, until it succeeds, has seen everything, or has used up its steps."""
+        """Search until success, exhaustion, or the end of the budget."""
         stack = [self._candidates(steps)]
         while stack:
             one = next(stack[-1], None)
             if one is None:
                 stack.pop()
                 if self._placed:
-                    self._take_back()
+                    self._backtrack()
             elif not self._place(one, steps):
-                self._take_back()
+                self._backtrack()
             elif not self._left:
                 return Answer(tuple(self._offset))
             elif steps.used_up:
@@ -157,20 +157,20 @@ class _Tree:
         return Answer(None, is_excluded=True)
 
     def _candidates(self, steps: SearchBudget) -> Iterator[int]:
-        """The requests that can come next, from the lowest."""
+        """The requests that can come next, lowest first."""
         sizes, low, left = self._component.sizes, self._low, self._left
         steps.use(len(left))
         last = self._placed[-1][0] if self._placed else None
         bottom = (-1, -1) if last is None else (self._offset[last], self._rank[last])
-        # Nothing is put so high that one of the others would fit under it: that one comes first. And all of a section
-        # that is still to come lies above what comes now.
+        # A request so high that another would fit below it must wait for that one. And all remaining requests of a
+        # section lie above the next one.
         under = min(low[one] + sizes[one] for one in left)
         most = self._capacity - max(self._rest)
         found = [(low[one], self._rank[one], one) for one in left if low[one] < under and low[one] <= most]
         return iter([one for offset, rank, one in sorted(found) if (offset, rank) > bottom])
 
     def _place(self, one: int, steps: SearchBudget) -> bool:
-        """Put a request on the skyline; whether everything may still fit."""
+        """Put a request on the skyline; returns whether everything may still fit."""
         component, low, left = self._component, self._low, self._left
         left.remove(one)
         offset = self._offset[one] = low[one]
@@ -194,8 +194,8 @@ class _Tree:
         lows = [low[one] for one in self._component.sections[section] if one in self._left]
         return not lows or max(min(lows), offset) + self._rest[section] <= self._capacity
 
-    def _take_back(self) -> None:
-        """Revert the last placement."""
+    def _backtrack(self) -> None:
+        """Undo the last placement."""
         one, lifted = self._placed.pop()
         for other, before in lifted:
             self._low[other] = before

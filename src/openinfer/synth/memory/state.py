@@ -1,7 +1,7 @@
-"""Memory that outlives steps: plain variables, then tables, each at a multiple of the alignment.
+"""The layout of persistent memory: plain variables, then tables, each aligned.
 
-Tables with bounds lie in the state; others own memory that grows, where the target has a heap. Nothing here depends on
-a language.
+Bounded tables are part of the state; unbounded ones own heap memory that grows, where the target has a heap. Nothing
+here depends on a language.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,9 +19,9 @@ from openinfer.synth.program.ir import Program, Storage, Table, Value
 
 @dataclass(frozen=True)
 class TableLayout:
-    """Where a table lies in the state: its extents (and what it has room for, if it grows), then its cells.
+    """The layout of a table in the state: its extents (and its capacity, if it grows), then its cells.
 
-    Packed elements have a byte each in the cells. ``heap`` numbers the tables that own memory.
+    Packed elements take a byte each in the cells. ``heap`` numbers the tables that own heap memory.
     """
 
     table: Table
@@ -34,53 +34,53 @@ class TableLayout:
 
     @property
     def axes(self) -> int:
-        """How many axes grow."""
+        """The number of growing axes."""
         return len(self.table.bounds)
 
     @property
     def capacity(self) -> tuple[int, ...]:
-        """How many cells each growing axis has, in a table that lies in the state."""
+        """The number of cells along each growing axis, for a bounded table."""
         return tuple(bound or 0 for bound in self.table.bounds)
 
     @property
     def has_matrices(self) -> bool:
-        """Whether keys choose matrices that grow by themselves."""
+        """Whether keys select matrices that grow independently."""
         return 0 < self.table.keys < self.axes
 
     @property
     def start_extents(self) -> tuple[int, ...]:
-        """The extents of the growing axes in the beginning: tables are empty, matrices have their declared shape."""
+        """The initial extents of the growing axes: tables are empty, matrices have their declared shape."""
         grown = self.axes - self.table.keys
         return (*(0,) * self.table.keys, *map(int, self.table.variable.shape[:grown]))
 
     def cells_at(self, capacity: Sequence[int]) -> int:
-        """The offset of the cells in the memory: the extents of matrices come first."""
+        """The offset of the cells in the table's memory, after the extents of matrices."""
         sets = prod(capacity[: self.table.keys]) if self.has_matrices else 0
         return aligned(sets * (self.axes - self.table.keys) * 8, self.alignment)
 
     def nbytes(self, capacity: Sequence[int]) -> int:
-        """The bytes of memory for a number of cells."""
+        """The bytes of memory for a capacity."""
         element = max(self.table.variable.dtype.bits, 8) // 8
         return self.cells_at(capacity) + prod(capacity) * prod(self.table.entry) * element
 
 
 @dataclass(frozen=True)
 class StateLayout:
-    """Where persistent variables lie in the state: plain ones by their homes, tables by their names."""
+    """The layout of persistent variables: plain ones by home, tables by name."""
 
     homes: Mapping[Value, int]
     tables: Mapping[str, TableLayout]
     size: int
-    """The bytes that all of them take."""
+    """The total bytes."""
 
     @property
     def growing(self) -> tuple[TableLayout, ...]:
-        """The tables that own memory, in the order of their numbers."""
+        """The tables that own heap memory, in the order of their numbers."""
         return tuple(layout for layout in self.tables.values() if layout.heap is not None)
 
 
 def state_layout(program: Program, alignment: int, *, heap: bool) -> StateLayout:
-    """The layout of a program's state; a table that can grow without bound is refused where there is no heap."""
+    """The state layout of a program; an unbounded table is an error where there is no heap."""
     homes: dict[Value, int] = {}
     offset = 0
     for home in program.homes.values():
@@ -118,7 +118,7 @@ def _require_heap(table: Table, *, heap: bool) -> None:
 
 
 def element_bits(dtype: DType, origin: object) -> int:
-    """The bits of an initial element; without a value all are zero."""
+    """The bit pattern of an initial element; zero if no value is given."""
     assert isinstance(origin, FromInit)
     if origin.value is None:
         return 0

@@ -1,4 +1,4 @@
-"""An access to a table: its indices in the order of the table's axes, and what they mean there."""
+"""Table accesses: indices in the order of the table's axes, and their meaning."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from openinfer.synth.program.ir import TableStep
 
 @dataclass(frozen=True)
 class TableAccess:
-    """What one access of a table names: indices in the order of the table's axes."""
+    """One access to a table, with its indices in the order of the table's axes."""
 
     layout: TableLayout
     step: TableStep
@@ -23,14 +23,14 @@ class TableAccess:
 
     @property
     def ordered(self) -> list[Index]:
-        """The indices; those that are not written choose everything."""
+        """The indices in axis order; omitted ones select everything."""
         given = self.step.indices
         complete = (*given, *(Slice(),) * (self.layout.axes - len(given)))
         return [complete[axis] for axis in self._order]
 
     @property
     def grown(self) -> list[bool]:
-        """Which indices say how far a matrix has grown: those of a matrix, if all of them are single ones."""
+        """Which indices determine a matrix's extents: the matrix's own, if all of them are single indices."""
         keys, ordered = self.layout.table.keys, self.ordered
         matrix = ordered[keys:]
         is_grown = bool(matrix) and all(isinstance(one, Single) for one in matrix)

@@ -1,8 +1,8 @@
-"""Slices of tables that are read in place, without a copy.
+"""Finds slices of tables that can be read in place, without a copy.
 
-A step that reads a part of a table gives a value that later changes of the table do not touch. Where nothing changes
-the table as long as the value is needed, the value can be the table's own memory: a decoder attends over its cache
-without moving it.
+A step that reads a slice of a table gives a value that later changes of the table do not affect. If nothing changes the
+table while the value is live, the value can alias the table's memory: a decoder attends over its cache without copying
+it.
 """
 
 from collections.abc import Iterable
@@ -30,13 +30,13 @@ def views_of(program: Program, lives: Lives) -> frozenset[Value]:
         and step.value in lives.alive_after[position]
         and step.value in touched
         and step.value not in outputs
-        and _is_one_piece(step)
+        and _is_contiguous(step)
         and not lives.occupied[step.value].meets(changed.get(id(step.table), []))
     )
 
 
 def _touched(step: Step) -> Iterable[Value]:
-    """The values that a step reads elements of: a kernel may need no more of an input than its shape."""
+    """The values that a step reads elements of; a kernel may need only the shape of an input."""
     if not isinstance(step, KernelStep):
         return uses(step)
     names = used_buffers(step.kernel)
@@ -44,8 +44,8 @@ def _touched(step: Step) -> Iterable[Value]:
     return (one for one, buffer in given if isinstance(one, Value) and buffer.name in names)
 
 
-def _is_one_piece(step: TableStep) -> bool:
-    """Whether the cells are contiguous, as the value's elements are: only the last index is a slice."""
+def _is_contiguous(step: TableStep) -> bool:
+    """Whether the cells are contiguous, as the value's elements must be: only the last index is a slice."""
     table = step.table
     last = len(table.bounds) - 1
     return (
@@ -56,5 +56,5 @@ def _is_one_piece(step: TableStep) -> bool:
 
 
 def _is_plain(table: Table) -> bool:
-    """Whether a table has all the memory it can ever need, and elements as values have them."""
+    """Whether a table is bounded, has no matrices, and stores its elements as values do."""
     return None not in table.bounds and table.keys == len(table.bounds) and not table.variable.dtype.is_packed

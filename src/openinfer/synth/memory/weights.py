@@ -1,4 +1,4 @@
-"""The model data a program needs, laid out in one blob."""
+"""Lays out the model data that a program needs in one blob."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -43,7 +43,7 @@ class Piece:
 
 WeightBytes = bytes | memoryview
 WeightKey = tuple[str, str, str, Packing | None]
-"""A tensor, which part of it, its dtype, and its order."""
+"""The name of a tensor, its part, dtype, and element order."""
 
 
 def _key(name: str, weight: Weight) -> WeightKey:
@@ -52,18 +52,18 @@ def _key(name: str, weight: Weight) -> WeightKey:
 
 @dataclass(frozen=True, eq=False)
 class Places:
-    """Where the tensors of a family lie; -1 for those that the model does not have."""
+    """The offsets of a family's tensors; -1 for tensors that the model does not have."""
 
     offsets: tuple[int, ...]
 
     @cached_property
     def has_gaps(self) -> bool:
-        """Whether the model does not have some of them."""
+        """Whether some tensors are missing."""
         return -1 in self.offsets
 
     @cached_property
     def line(self) -> tuple[int, int] | None:
-        """The first offset and the stride, if all strides are the same and no tensor is missing."""
+        """The first offset and the stride, if the stride is uniform and no tensor is missing."""
         first, *others = self.offsets
         step = others[0] - first if others else 0
         even = all(offset == first + step * place for place, offset in enumerate(self.offsets))
@@ -72,7 +72,7 @@ class Places:
 
 @dataclass(frozen=True)
 class Segment:
-    """A contiguous range of the blob; no tensor is in two of them."""
+    """A contiguous range of the blob; no tensor spans two segments."""
 
     offset: int
     nbytes: int
@@ -80,12 +80,12 @@ class Segment:
 
 @dataclass(frozen=True)
 class WeightLayout:
-    """Where each tensor that a program reads lies; tensors that nothing reads are left out."""
+    """The layout of the tensors that a program reads; unused tensors are left out."""
 
     program: Program
     pieces: Mapping[WeightKey, Piece]
     families: Mapping[Weight, Places]
-    """For each operand, without its indices, where the tensors that it can be lie."""
+    """For each operand, without its indices, the offsets of the tensors that it may refer to."""
     size: int
     segments: tuple[Segment, ...]
 
@@ -94,19 +94,19 @@ class WeightLayout:
         return self.pieces[_key(name, weight)].offset
 
     def places(self, weight: Weight) -> Places:
-        """Where all tensors that an operand can be lie."""
+        """The offsets of all tensors that an operand may refer to."""
         return self.families[replace(weight, index=())]
 
     def data(self, name: str, part: str, dtype: DType) -> WeightBytes:
-        """The bytes of a tensor as a kernel reads them."""
+        """The bytes of a tensor as kernels read them, before any packing."""
         return _data(self.program, name, part, dtype)
 
     def blob(self) -> bytes:
-        """All pieces at their offsets."""
+        """The whole blob."""
         return b"".join(self.chunks())
 
     def chunks(self) -> Iterator[WeightBytes]:
-        """The blob from its beginning to its end, a piece at a time: one of a model's tensors is in memory at most."""
+        """The blob from start to end, one piece at a time: at most one tensor of the model is in memory."""
         end = 0
         for piece in self.pieces.values():
             yield bytes(piece.offset - end)
@@ -117,7 +117,7 @@ class WeightLayout:
 
 
 def weight_layout(program: Program, alignment: int, max_buffer_bytes: int) -> WeightLayout:
-    """Room for all tensors that a program reads, in the order in which it names them."""
+    """The layout of all tensors that a program reads, in the order in which it names them."""
     pieces: dict[WeightKey, Piece] = {}
     size = 0
     operands = (*weights_in(program), *_other_weights(program))
@@ -135,7 +135,7 @@ def weight_layout(program: Program, alignment: int, max_buffer_bytes: int) -> We
 
 
 def _segments(pieces: Iterable[Piece], size: int, most: int) -> tuple[Segment, ...]:
-    """As few segments as whole pieces, in their order, allow."""
+    """As few segments as possible without splitting a piece; pieces keep their order."""
     starts = [0]
     for piece in pieces:
         if piece.nbytes > most:
@@ -176,7 +176,7 @@ def _data(program: Program, name: str, part: str, dtype: DType) -> WeightBytes:
 
 
 def _packed(data: WeightBytes, dtype: DType, packing: Packing) -> bytes:
-    """The bytes of a tensor in another order of its elements."""
+    """The bytes of a tensor in packed element order."""
     if not dtype.is_packed:
         return bytes(packing.packed(np.frombuffer(data, dtype.array)).tobytes())
     stream = np.frombuffer(data, np.uint8)
@@ -198,7 +198,7 @@ def weights_in(program: Program) -> Iterator[Weight]:
 
 
 def _other_weights(program: Program) -> Iterator[Weight]:
-    """Weights that no kernel reads: initial values, and tensors of which parts are read."""
+    """Weights that no kernel reads: initial values, and tensors that are read in slices."""
     for home in program.homes.values():
         origin = program.bound.vars[str(home.variable)].origin
         if home.storage is Storage.STATE and isinstance(origin, FromModel):
@@ -212,13 +212,13 @@ _CHUNK = 1 << 20
 
 
 def _are_finite(elements: Array) -> bool:
-    """Whether floats are neither infinite nor NaN, looked at in chunks: tensors can be larger than memory."""
+    """Whether all floats are finite; checks in chunks, as tensors can be larger than memory."""
     starts = range(0, elements.size, _CHUNK)
     return all(bool(np.isfinite(elements[at : at + _CHUNK].astype(np.float64)).all()) for at in starts)
 
 
 class FiniteWeights:
-    """Which weights of a program have neither infinities nor NaN; each tensor is looked at once."""
+    """The weights of a program without infinities and NaNs; checks each tensor once."""
 
     def __init__(self, program: Program) -> None:
         self._model = program.bound.model

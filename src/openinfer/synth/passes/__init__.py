@@ -1,1 +1,1 @@
-"""Passes that every target shares: each takes a program and returns a better one."""
+"""Passes shared by all targets; each takes a program and returns a better one."""

@@ -1,4 +1,4 @@
-"""Dead step elimination: steps whose results nothing reads are left out."""
+"""Dead step elimination: removes steps whose results are unused."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -24,16 +24,16 @@ _PARTS = TableStep | PartStep | EntryStep
 
 
 def _is_pure(step: Step) -> bool:
-    """Whether a step does nothing but give its results, apart from reading weights that indices choose."""
+    """Whether a step has no effect but its results, apart from checking the indices of the weights it reads."""
     if isinstance(step, KernelStep):
         return not step.kernel.can_fail
     if isinstance(step, IntegerStep):
-        return isinstance(step.expr, Ref) and not step.scalars  # the index of a loop is there in any case
+        return isinstance(step.expr, Ref) and not step.scalars  # reading a loop index cannot fail
     return isinstance(step, Move)
 
 
 def _weight_checks(step: Step) -> tuple[Step, ...]:
-    """The checks of the weights that a step reads; those of one index are one, whatever part of a tensor they read."""
+    """The index checks of the weights that a step reads, one per index even if several parts of a tensor are read."""
     if not isinstance(step, KernelStep | Move):
         return ()
     operands = step.inputs if isinstance(step, KernelStep) else (step.src,)
@@ -42,9 +42,9 @@ def _weight_checks(step: Step) -> tuple[Step, ...]:
 
 
 def without_dead_steps(program: Program, kinds: tuple[type, ...] = (Move, KernelStep, IntegerStep)) -> Program:
-    """The program without moves and kernels whose results nothing reads, and without what only these read.
+    """The program without moves and kernels whose results are unused, and without steps that only these used.
 
-    Of reads with indices that can be wrong, the check of these stays.
+    A dead read whose indices can be out of bounds is reduced to its bounds check.
     """
     found = _DeadSteps(program, kinds)
     found.find()
@@ -58,12 +58,12 @@ class _DeadSteps:
         self._kinds = kinds
         self._liveness = Liveness(program)
         self._needed: dict[int, set[Value]] = {}
-        """By the identity of a step, those of the values it writes that are needed behind it."""
+        """By the ``id`` of a step: the values it writes that are live after it."""
         self._instead: dict[int, tuple[Step, ...]] = {}
-        """By the identity of a step that is not needed, what stays of it: nothing, or the check of its indices."""
+        """By the ``id`` of a dead step: its replacement, which is empty or the check of its indices."""
 
     def find(self) -> None:
-        """All unused steps; then those that only these used, and so on."""
+        """Find all dead steps, then those that only these used, and so on."""
         touches = self._liveness.touches
         changed: Iterable[Value] = list(touches)
         while changed:
@@ -77,7 +77,7 @@ class _DeadSteps:
             changed = self._without([step for step in suspects.values() if not self._needed[id(step)]])
 
     def _without(self, suspects: Iterable[Step]) -> list[Value]:
-        """Leave out those steps that do nothing else; the values that these have read."""
+        """Remove those steps that have no other effect; returns the values that these have read."""
         gone: dict[Value, set[int]] = {}
         for step in suspects:
             stays = self._left_of(step) if id(step) not in self._instead else None
@@ -94,7 +94,7 @@ class _DeadSteps:
         return list(gone)
 
     def _left_of(self, step: Step) -> tuple[Step, ...] | None:
-        """What stays of a step whose results nothing reads; None if that is all of it."""
+        """The replacement of a step whose results are unused; None if it must stay as it is."""
         if isinstance(step, self._kinds) and _is_pure(step):
             return _weight_checks(step)
         if KernelStep in self._kinds and isinstance(step, _PARTS) and step.action is Action.READ:
@@ -102,7 +102,7 @@ class _DeadSteps:
         return None
 
     def kept(self, step: Step) -> tuple[Step, ...]:
-        """What stays of a step."""
+        """What remains of a step."""
         return self._instead.get(id(step), (step,))
 
 

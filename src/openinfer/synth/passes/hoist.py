@@ -1,8 +1,8 @@
-"""What kernels in a loop compute in each of its iterations, though it is always the same, computed once before it.
+"""Loop-invariant code motion: hoists what a kernel computes identically in every iteration of a graph's loop.
 
-The first statements of a kernel that read nothing which the loop changes, and write only memory of the kernel, become a
-kernel of their own: the angles of a rotary embedding, which are the same in every layer. Kernels that begin alike share
-it.
+The leading statements of a kernel that read nothing the loop changes, and write only the kernel's own memory, become a
+kernel in front of the loop: the angles of a rotary embedding, for example, which are the same in every layer. Kernels
+with the same leading statements share it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -48,25 +48,25 @@ from openinfer.synth.program.liveness import definitions
 
 
 def hoisted(program: Program) -> Program:
-    """The program with such kernels before its loops."""
+    """The program with invariant leading statements in kernels in front of loops."""
     names = (f"once{number}" for number in count())
     return program.map_steps(lambda step: _Loop(step, names).steps() if isinstance(step, LoopStep) else (step,))
 
 
 @dataclass(frozen=True)
-class _Begun:
-    """A kernel that begins with what stays the same."""
+class _Split:
+    """A kernel split into loop-invariant leading statements and the rest."""
 
     before: Statements
     after: Statements
     own: tuple[Buffer, ...]
-    """Memory that only the beginning works in."""
+    """Scratch memory that only the invariant statements use."""
     handed_on: tuple[Buffer, ...]
-    """Memory that it leaves for the rest."""
+    """Scratch memory that passes values to the remaining statements."""
 
 
 class _Loop:
-    """A loop, and what can be computed before it."""
+    """A loop, and the kernels that are hoisted out of it."""
 
     def __init__(self, loop: LoopStep, names: Iterator[str]) -> None:
         self._loop, self._names = loop, names
@@ -76,7 +76,7 @@ class _Loop:
         self._made: dict[tuple[object, ...], tuple[KernelStep, tuple[Value, ...]]] = {}
 
     def steps(self) -> Iterator[Step]:
-        """The kernels before the loop, and the loop."""
+        """The hoisted kernels, then the loop."""
         body = tuple(self._rest(step) if isinstance(step, KernelStep) else step for step in self._loop.body)
         yield from (step for step, _ in self._made.values())
         yield with_body(self._loop, body)
@@ -84,22 +84,22 @@ class _Loop:
     def _rest(self, step: KernelStep) -> KernelStep:
         given = dict(zip((one.name for one in step.kernel.inputs), step.inputs, strict=True))
         same = {name for name, operand in given.items() if self._is_same(operand)}
-        begun = None if step.scalars or step.is_initial else _begun(step.kernel, same)
-        return step if begun is None else self._without(step, begun)
+        split = None if step.scalars or step.is_initial else _split_invariant(step.kernel, same)
+        return step if split is None else self._without(step, split)
 
     def _is_same(self, operand: StepOperand) -> bool:
         if isinstance(operand, Weight):
             return not operand.index
         return operand not in self._written and not (operand.is_home and self._has_calls)
 
-    def _without(self, step: KernelStep, begun: _Begun) -> KernelStep:
-        """A call without its beginning, which is made once for all calls that begin alike."""
+    def _without(self, step: KernelStep, split: _Split) -> KernelStep:
+        """The call without its invariant statements, which are hoisted once for all calls that share them."""
         kernel = step.kernel
-        read = _loaded(begun.before)
+        read = _loaded(split.before)
         pairs = [pair for pair in zip(kernel.inputs, step.inputs, strict=True) if pair[0].name in read]
-        outside = {one.name: replace(one, space=Space.ARENA) for one in begun.handed_on}
+        outside = {one.name: replace(one, space=Space.ARENA) for one in split.handed_on}
         inputs, outputs = tuple(buffer for buffer, _ in pairs), tuple(outside.values())
-        body = (*map(Alloc, begun.own), *begun.before)
+        body = (*map(Alloc, split.own), *split.before)
         before = with_buffers(Kernel(f"{kernel.name}_once", inputs, outputs, body, kernel.doc), outside)
         key = (kernel_text(replace(before, name="", doc=())), *(id(one) for _, one in pairs))
         if key not in self._made:
@@ -109,31 +109,31 @@ class _Loop:
             own = replace(step, kernel=before, inputs=tuple(one for _, one in pairs), outputs=values, scratch=scratch)
             self._made[key] = own, values
         _, made = self._made[key]
-        return _rest(step, begun, outside, made)
+        return _rest(step, split, outside, made)
 
 
-def _rest(step: KernelStep, begun: _Begun, outside: Mapping[str, Buffer], made: tuple[Value, ...]) -> KernelStep:
+def _rest(step: KernelStep, split: _Split, outside: Mapping[str, Buffer], made: tuple[Value, ...]) -> KernelStep:
     kernel = step.kernel
-    gone = {one.name for one in (*begun.own, *begun.handed_on)}
+    gone = {one.name for one in (*split.own, *split.handed_on)}
     kept = [one for one in kernel.scratch if one.name not in gone]
     memory = dict(zip((one.name for one in kernel.scratch), step.scratch, strict=True))
-    read = _loaded(begun.after)
+    read = _loaded(split.after)
     pairs = [pair for pair in zip(kernel.inputs, step.inputs, strict=True) if pair[0].name in read]
     inputs = (*(buffer for buffer, _ in pairs), *outside.values())
     tops = {one.buffer for one in kernel.body if isinstance(one, Alloc)}
-    body = (*(Alloc(one) for one in kept if one in tops), *begun.after)
+    body = (*(Alloc(one) for one in kept if one in tops), *split.after)
     after = with_buffers(replace(kernel, inputs=inputs, body=body), outside)
     scratch = tuple(memory[one.name] for one in after.scratch)
     return replace(step, kernel=after, inputs=(*(one for _, one in pairs), *made), scratch=scratch)
 
 
-def _begun(kernel: Kernel, same: set[str]) -> _Begun | None:
-    """What a kernel begins with that is always the same, and is more than a name for it."""
+def _split_invariant(kernel: Kernel, same: set[str]) -> _Split | None:
+    """The invariant leading statements of a kernel, if they contain a loop."""
     memory = [one.buffer for one in kernel.body if isinstance(one, Alloc)]
     body = tuple(one for one in kernel.body if not isinstance(one, Alloc))
     known = same | {one.name for one in memory}
     length = 0
-    while length < len(body) and _stays(body[length], known, {one.name for one in memory}):
+    while length < len(body) and _is_invariant(body[length], known, {one.name for one in memory}):
         length += 1
     before, after = body[:length], body[length:]
     if not after or not any(isinstance(one, For) for one in before):
@@ -145,11 +145,11 @@ def _begun(kernel: Kernel, same: set[str]) -> _Begun | None:
         return None
     handed_on = tuple(one for one in memory if one.name in written & touched)
     own = tuple(one for one in memory if one.name in (written | _loaded(before)) - touched)
-    return _Begun(before, after, own, handed_on) if handed_on else None
+    return _Split(before, after, own, handed_on) if handed_on else None
 
 
-def _stays(statement: Statement, known: set[str], memory: set[str]) -> bool:
-    """Whether a statement reads only what stays the same, and writes only memory of the kernel."""
+def _is_invariant(statement: Statement, known: set[str], memory: set[str]) -> bool:
+    """Whether a statement is invariant: it reads only invariant buffers, and writes only memory of the kernel."""
     inside = [*walk((statement,))]
     if any(isinstance(one, Alloc | Fail | Contraction | Structure) for one in inside):
         return False

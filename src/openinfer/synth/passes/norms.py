@@ -1,8 +1,8 @@
-"""Batch norms of which the model knows everything but the input, as a product and a sum for each channel.
+"""Lowers batch norms whose statistics are in the model to a product and a sum per channel.
 
-``(x - mean) / sqrt(var + eps) * gamma + beta`` has a division for each element. With ``a = gamma / sqrt(var + eps)``
-and ``b = beta - mean * a``, which are computed here in f64, ``x * a + b`` rounds differently and stays within the bound
-of the op. It becomes part of the convolution or product before it, as a bias does.
+``(x - mean) / sqrt(var + eps) * gamma + beta`` has a division per element. With ``a = gamma / sqrt(var + eps)`` and ``b
+= beta - mean * a``, computed here in f64, ``x * a + b`` rounds differently but stays within the op's error bound. It
+can then be fused into the convolution or product before it, like a bias.
 """
 
 from collections.abc import Callable
@@ -28,9 +28,9 @@ _DOC = (
 def folded_norm(
     program: Program, step: KernelStep, array: Callable[[StepOperand], Array | None]
 ) -> tuple[KernelStep, dict[str, Tensor]] | None:
-    """A step in place of one that is a batch norm, and the tensors that it reads; None for all others.
+    """The replacement of a batch norm step, and the tensors that it reads; None for other steps.
 
-    ``array`` is what the model knows of an operand.
+    ``array`` returns the constant value of an operand, if the model has one.
     """
     own = program.bound.ops.get(step.node)
     if own is None or own.call is None or own.record.name != _NAME:

@@ -1,7 +1,7 @@
-"""Less to do for the same result: what the model alone decides, what is computed twice, what nothing reads.
+"""Simplification: constant folding, common subexpression elimination, dead code elimination.
 
-Every result stays what the simulator says it is, bit for bit, but for those of batch norms, which stay within the bound
-of their op (``norms``).
+Results stay bit-identical to the simulator's, except for batch norms, which stay within their op's error bound
+(``norms``).
 """
 
 from collections.abc import Iterable, Mapping
@@ -42,16 +42,18 @@ from openinfer.synth.program.liveness import definitions, uses
 from openinfer.tensor import Tensor
 
 _ALWAYS_FOLDED = 4096
-"""Results of at most this many bytes are stored, however small their operands are; but no matrix as a wider one."""
+"""Results of at most this many bytes are folded even if their operands are smaller, unless they are widened
+matrices.
+"""
 
 
 @dataclass(frozen=True)
 class Simplify:
-    """The pass. Without any of its parts, every node keeps its kernel; only unused moves are left out.
+    """The pass. With all parts disabled, every node keeps its kernel, and only unused moves are removed.
 
-    ``fold``: ops on nothing but model tensors are computed now. ``share``: the same op on the same operands is computed
-    once. ``drop``: ops whose results nothing reads are left out. ``norms``: batch norms whose statistics are tensors of
-    the model are a product and a sum for each channel.
+    ``fold`` computes ops whose operands are all model tensors at compile time. ``share`` computes the same op on the
+    same operands once. ``drop`` removes ops whose results are unused. ``norms`` turns batch norms whose statistics are
+    model tensors into a product and a sum per channel.
     """
 
     fold: bool = True
@@ -60,7 +62,7 @@ class Simplify:
     norms: bool = True
 
     def run(self, program: Program) -> Program:
-        """The program with less in it."""
+        """The simplified program."""
         if self.fold or self.norms:
             program = _Folding(program, self.fold, self.norms).run()
         if self.share:
@@ -70,7 +72,7 @@ class Simplify:
 
 
 def _substituted(step: Step, known: Mapping[Value, StepOperand]) -> Step:
-    """A step that reads other operands in place of some values; what an index reads stays."""
+    """The step with operands substituted for some values; scalars that an index reads stay."""
 
     def operand(one: StepOperand) -> StepOperand:
         return known.get(one, one) if isinstance(one, Value) else one
@@ -100,13 +102,13 @@ def _substituted(step: Step, known: Mapping[Value, StepOperand]) -> Step:
             return step
 
 
-# --- what the model alone decides -------------------------------------------------------------------------------------
+# --- constant folding -------------------------------------------------------------------------------------------------
 
 
 class _Folding:
-    """Ops whose operands are all tensors of the model, computed as the simulator computes them."""
+    """Folds ops whose operands are all model tensors, with the simulator's arithmetic."""
 
-    def __init__(self, program: Program, folds: bool, norms: bool) -> None:  # noqa: FBT001  (as its pass has them)
+    def __init__(self, program: Program, folds: bool, norms: bool) -> None:  # noqa: FBT001  (options of the pass)
         self._program, self._folds, self._norms = program, folds, norms
         self._constraints = ProgramConstraints(program)
         self._outputs = set(program.outputs.values())
@@ -116,10 +118,10 @@ class _Folding:
                 self._readers.setdefault(value, []).append(step)
         self._folded = dict(program.folded)
         self._known: dict[Value, StepOperand] = {}
-        """The results that were computed, as tensors of the program's own."""
+        """The folded results, as weights of the program's own."""
 
     def run(self) -> Program:
-        # A value is read behind the step that makes it: by then it is known whether that step is still there.
+        # A step reads values of steps before it: whether those were folded is known by then.
         program = self._program.map_steps(self._step)
         return replace(program, folded=self._folded)
 
@@ -134,7 +136,7 @@ class _Folding:
         return (self._norm(step),) if self._norms else (step,)
 
     def _norm(self, step: KernelStep) -> KernelStep:
-        """A batch norm as a product and a sum, where the model has its statistics; all others as they are."""
+        """A batch norm with constant statistics as a product and a sum; other steps unchanged."""
         found = folded_norm(self._program, step, lambda one: self._array(one) if self._is_tensor(one) else None)
         if found is None:
             return step
@@ -150,7 +152,7 @@ class _Folding:
             return None
         if not self._is_worth_it(step):
             return None
-        if not all(map(self._takes_weights, step.outputs)):
+        if not all(map(self._accepts_weight, step.outputs)):
             return None
         loaded = iter(step.inputs)
         arrays = [None if operand is None else self._array(next(loaded)) for operand in own.operands]
@@ -167,7 +169,7 @@ class _Folding:
         return made
 
     def _is_worth_it(self, step: KernelStep) -> bool:
-        """Whether all operands are known, and storing the result takes no more memory than they do."""
+        """Whether all operands are constant, and the result needs no more memory than they do."""
         weights = [one for one in step.inputs if isinstance(one, Weight) and self._is_known(one)]
         if not step.inputs or len(weights) < len(step.inputs):
             return False
@@ -187,15 +189,15 @@ class _Folding:
         assert self._program.bound.model is not None
         return self._program.bound.model.load(operand.names[0]).to_numpy()
 
-    def _takes_weights(self, value: Value) -> bool:
-        """Whether all that read a value can as well read a tensor of the model."""
+    def _accepts_weight(self, value: Value) -> bool:
+        """Whether every reader of a value can read a weight instead."""
         return value not in self._outputs and all(
             isinstance(step, KernelStep | Move | PartStep) and value not in step.scalars
             for step in self._readers.get(value, ())
         )
 
 
-# --- what is computed twice -------------------------------------------------------------------------------------------
+# --- common subexpression elimination ---------------------------------------------------------------------------------
 
 
 def _shared(program: Program) -> Program:
@@ -207,19 +209,19 @@ def _shared(program: Program) -> Program:
 
 @dataclass
 class _Sharing:
-    """The kernel calls of one body, as long as their operands are what they were."""
+    """The available kernel calls of one body: those whose operands have not changed since."""
 
     constraints: ProgramConstraints
     instead: dict[Value, Value]
-    """For values that were computed again, those of the first time."""
+    """For each redundant value, the value that was computed first."""
     known: dict[object, KernelStep] = field(default_factory=dict)
     readers: dict[Value, set[object]] = field(default_factory=dict)
-    """For each value the known calls that read it."""
+    """For each value, the available calls that read it."""
     at_home: set[object] = field(default_factory=set)
-    """The known calls that read from homes."""
+    """The available calls that read from homes."""
 
     def shared(self, steps: Steps) -> Steps:
-        """The steps without calls that would compute a value again."""
+        """The steps without redundant calls."""
         found: list[Step] = []
         for before in steps:
             step = _substituted(before, self.instead)
@@ -238,7 +240,7 @@ class _Sharing:
         return tuple(found)
 
     def _same(self, step: KernelStep, key: object) -> KernelStep | None:
-        """An earlier call that gave what this one would give, unless the graph keeps the two apart."""
+        """An earlier call with the same results, unless the graph keeps the two apart."""
         if any(value.is_home for value in step.outputs) or self.constraints.is_bound(step.node):
             return None
         first = self.known.get(key)
@@ -246,7 +248,7 @@ class _Sharing:
 
     def _remember(self, key: object, step: KernelStep) -> None:
         if any(value.is_home for value in step.outputs):
-            return  # a home is written again, and nothing else may be what it is now
+            return  # a home is overwritten later, so its current value cannot be shared
         self.known[key] = step
         for value in uses(step):
             self.readers.setdefault(value, set()).add(key)
@@ -254,7 +256,7 @@ class _Sharing:
                 self.at_home.add(key)
 
     def _forget(self, step: Step) -> None:
-        """Calls that have read what this step changes. Blocks and loops can change everything that has a home."""
+        """Drop calls that read what this step changes. Blocks and loops may change every home."""
         written = [*definitions(step)]
         if isinstance(step, PartStep) and step.action.is_change and isinstance(step.whole, Value):
             written.append(step.whole)
@@ -270,6 +272,6 @@ class _Sharing:
 
 
 def _key(step: KernelStep) -> object:
-    """What a call computes: equal keys, equal results. Values are themselves; weights are what they name."""
+    """What a call computes: equal keys mean equal results. Values have identity; weights compare by what they name."""
     shapes = tuple(tuple(map(form, value.shape)) for value in step.outputs)
     return kernel_text(step.kernel), tuple(step.inputs), tuple(step.scalars), shapes

@@ -1,4 +1,4 @@
-"""Calls of kernels that compute one thing after the other as several calls, so that each can be divided."""
+"""Splits kernels that compute several things in sequence, so that each can be parallelized on its own."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -22,20 +22,20 @@ from openinfer.synth.program.ir import KernelStep, StepOperand, Value
 
 
 def split(step: KernelStep, is_large: Callable[[Kernel], bool]) -> list[KernelStep]:
-    """One call for each large statement of a kernel, and for what is between them; or the call as it is.
+    """One call per large statement and per run of small ones in between; the original call if it cannot be split.
 
-    Scratch memory that one statement writes and another reads becomes a value.
+    Scratch memory that one part writes and another reads becomes a value.
     """
     kernel = step.kernel
     if kernel.can_fail or not all(isinstance(one, Alloc | For | Contraction) for one in kernel.body):
         return [step]
     parts = [_Part.of(body) for body in _bodies(kernel, is_large)]
     written = frozenset[str]().union(*(part.written for part in parts))
-    # Nothing writes an output without elements, but some part must own it.
+    # An empty output is never written, but some part must own it.
     if len(parts) == 1 or not written >= {one.name for one in kernel.outputs} or not _are_apart(parts):
         return [step]
     calls = [_call(step, parts, place) for place in range(len(parts))]
-    # What is written and never read, such as factors that a transform of few points does not need, is not computed.
+    # Results that are never read, such as factors that a transform of few points does not need, are not computed.
     return [call for call in calls if call.outputs]
 
 
@@ -49,7 +49,7 @@ def written_by(statement: Statement) -> str | None:
 
 
 def _bodies(kernel: Kernel, is_large: Callable[[Kernel], bool]) -> Iterator[tuple[Statement, ...]]:
-    """A body for each large statement, and for small ones in a row; what writes the same buffer stays together."""
+    """A body per large statement and per run of small ones; statements that write the same buffer stay together."""
     group: tuple[Statement, ...] = ()
     was_large = False
     for statement in kernel.body:
@@ -67,7 +67,7 @@ def _bodies(kernel: Kernel, is_large: Callable[[Kernel], bool]) -> Iterator[tupl
 
 @dataclass(frozen=True)
 class _Part:
-    """Statements, and the names of the buffers that they read, write, or copy into for themselves."""
+    """Statements, and the names of the buffers that they read, write, or use as private copies."""
 
     body: tuple[Statement, ...]
     read: frozenset[str]
@@ -88,7 +88,7 @@ class _Part:
 
 
 def _are_apart(parts: Sequence[_Part]) -> bool:
-    """Whether each buffer is written by one part only, before others read it."""
+    """Whether each buffer is written by one part only, before other parts read it."""
     known: set[str] = set()
     for place, part in enumerate(parts):
         later = frozenset[str]().union(*(one.written for one in parts[place + 1 :]))

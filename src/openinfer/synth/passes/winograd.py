@@ -1,6 +1,6 @@
-"""Convolutions that a user allows to be computed by Winograd's filters, where that is less work.
+"""Computes convolutions by Winograd's algorithm, where the user allows it and it is less work.
 
-Their results are further from the exact ones than a sum's own order explains, so nothing does this unasked.
+Rounding errors exceed those of reordering a sum, so this needs the user's permission.
 """
 
 from collections.abc import Mapping
@@ -29,24 +29,24 @@ from openinfer.synth.program.ir import FOLDED, KernelStep, Program, Step, StepOp
 from openinfer.tensor import Tensor
 
 _PER_WEIGHT = 6
-"""What reading a weight costs, in products: it comes from memory, and is used for few tiles."""
+"""The cost of reading a weight, in products: it comes from memory, and is used for few tiles."""
 _PER_ELEMENT = 16
-"""What transforming an element costs, in products."""
+"""The cost of transforming an element, in products."""
 
 
 @dataclass(frozen=True)
 class AllowedWinograd:
-    """The pass: every convolution that may be, or those that say so, in the form that is the least work."""
+    """The pass: every eligible convolution, or only those with the constraint, in the cheapest form."""
 
     everywhere: bool = False
 
     def run(self, program: Program) -> tuple[Program, tuple[InexactNode, ...]]:
-        """The program with transforms and products in place of such convolutions, and which they are."""
+        """The program with eligible convolutions as transforms and products, and the list of these convolutions."""
         return _Rewrite(program, self.everywhere).run()
 
 
 class _Rewrite:
-    def __init__(self, program: Program, everywhere: bool) -> None:  # noqa: FBT001  (as its pass has it)
+    def __init__(self, program: Program, everywhere: bool) -> None:  # noqa: FBT001  (option of the pass)
         self._program = program
         self._constraints = ProgramConstraints(program)
         self._everywhere = everywhere
@@ -65,7 +65,7 @@ class _Rewrite:
         return (step,) if shape is None or form is None else self._steps(step, shape, form)
 
     def _shape(self, step: KernelStep) -> ConvShape | None:
-        """The convolution that a step computes, if it is one of 3 x 3 with weights of the model and all in f32."""
+        """The convolution that a step computes, if it is 3 x 3 with constant weights and all in f32."""
         own = self._program.bound.ops.get(step.node)
         if own is None or own.call is None or own.is_dynamic or own.record.name != "conv2d":
             return None
@@ -114,19 +114,19 @@ class _Rewrite:
 
 
 def _called(step: KernelStep, kernel: Kernel, inputs: tuple[StepOperand, ...], output: Value) -> KernelStep:
-    """A step in place of another, with memory for what its kernel allocates."""
+    """A replacement step, with memory for what its kernel allocates."""
     scratch = tuple(Value(f"{output.name}_{one.name}", one.dtype, one.shape) for one in kernel.scratch)
     return replace(step, kernel=kernel, inputs=inputs, outputs=(output,), scratch=scratch)
 
 
 def _is_plain(params: Mapping[str, Any]) -> bool:
-    """Whether windows are at all positions, of neighbours, and see all channels."""
+    """Whether strides and dilations are 1, groups are 1, and channels come first."""
     strides, dilations = (per_axis(params[name], 2, name, 1) for name in ("strides", "dilations"))
     return strides == dilations == (1, 1) and params["groups"] == 1 and params["layout"] == "NCHW"
 
 
 def error_bound(channels: int, form: Winograd) -> float:
-    """The largest error that was measured, with room: relative to the largest sum of magnitudes of products.
+    """The largest measured error, with a margin: relative to the largest sum of magnitudes of products.
 
     >>> f"{error_bound(64, F2):.1e} {error_bound(64, F4):.1e}"
     '4.8e-06 7.6e-06'
@@ -135,7 +135,7 @@ def error_bound(channels: int, form: Winograd) -> float:
 
 
 def best_form(shape: ConvShape) -> Winograd | None:
-    """The form that is the least work; None where that is none.
+    """The cheapest form; None if direct convolution is cheaper.
 
     >>> early, late = ConvShape(1, 64, 64, 56, 56, 1, 1, (56, 56)), ConvShape(1, 512, 512, 7, 7, 1, 1, (7, 7))
     >>> best_form(early) is F4, best_form(late) is F2, best_form(replace(late, result=(2, 2)))

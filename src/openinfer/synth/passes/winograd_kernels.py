@@ -1,7 +1,7 @@
-"""Convolutions of 3 x 3 by Winograd's minimal filters: the matrices, and the kernels that they make.
+"""Winograd's minimal filtering for 3 x 3 convolutions: the matrices, and the kernels that apply them.
 
-A tile of ``m`` x ``m`` results needs ``(m + 2)`` squared products of channels instead of ``9 * m * m``: the input and
-the weights are transformed, multiplied element by element, and transformed back. F(2x2) has 2.25 times fewer products,
+A tile of ``m`` x ``m`` results takes ``(m + 2)`` squared products per channel instead of ``9 * m * m``: the input and
+the weights are transformed, multiplied element by element, and transformed back. F(2x2) needs 2.25 times fewer products
 and F(4x4) four times fewer, at the cost of transforms and of rounding errors that grow with ``m``.
 """
 
@@ -20,23 +20,23 @@ Rows = tuple[tuple[float, ...], ...]
 
 @dataclass(frozen=True)
 class Winograd:
-    """The filter of one size: results of a tile along each axis, and its three matrices."""
+    """A filter size: the results of a tile along each axis, and the three transform matrices."""
 
     size: int
     inputs: Rows
-    """What becomes of elements of the input along an axis."""
+    """The transform of input elements along an axis."""
     weights: Rows
-    """The same for the three weights."""
+    """The transform of the three weights along an axis."""
     results: Rows
-    """What makes results of products."""
+    """The transform of products to results along an axis."""
 
     @property
     def points(self) -> int:
-        """Products along each axis."""
+        """The number of products along each axis."""
         return self.size + 2
 
     def transformed(self, weights: Array) -> Array:
-        """Weights of features and channels for each product, channels before features; computed in f64."""
+        """The transformed weights, products x channels x features; computed in f64."""
         matrix = np.array(self.weights)
         wide = np.einsum("ri,ocij,sj->rsco", matrix, weights.astype(np.float64), matrix, optimize=True)
         return wide.reshape(self.points**2, *wide.shape[2:]).astype(np.float32)
@@ -72,7 +72,7 @@ F4 = Winograd(
 
 @dataclass(frozen=True)
 class ConvShape:
-    """A convolution of 3 x 3 with stride 1, channels first."""
+    """A 3 x 3 convolution with stride 1, channels first."""
 
     batch: int
     channels: int
@@ -84,18 +84,18 @@ class ConvShape:
     result: tuple[int, int]
 
     def tiles(self, form: Winograd) -> tuple[int, int]:
-        """How many tiles there are along each axis."""
+        """The number of tiles along each axis."""
         down, across = self.result
         return -(-down // form.size), -(-across // form.size)
 
     def products(self, form: Winograd) -> tuple[int, int, int]:
-        """The shape of the transformed input, but for its channels: products of a tile, and tiles."""
+        """The number of products per tile and channel, of tiles, and of features."""
         down, across = self.tiles(form)
         return form.points**2, self.batch * down * across, self.features
 
 
 def input_kernel(shape: ConvShape, form: Winograd) -> Kernel:
-    """The transformed input: for each product and channel a row of tiles."""
+    """Transforms the input: for each product and channel, a row of tiles."""
     x = Buffer("x", F32, (shape.batch, shape.channels, shape.height, shape.width))
     count, tiles, _ = shape.products(form)
     out = Buffer("tiles", F32, (count, shape.channels, tiles))
@@ -125,7 +125,7 @@ def input_kernel(shape: ConvShape, form: Winograd) -> Kernel:
 
 
 def _image(builder: Builder, shape: ConvShape, form: Winograd, x: Buffer, where: tuple[ScalarVar, ScalarVar]) -> Buffer:
-    """A channel with its padding, every ``size``-th column together: neighbouring tiles are neighbours in memory."""
+    """A padded channel, deinterleaved by columns modulo ``size``, so that adjacent tiles are contiguous in memory."""
     down, across = shape.tiles(form)
     image = builder.buffer(F32, (down * form.size + 2, form.size, across + 1), "image")
     with builder.loops(image.shape) as place:
@@ -144,7 +144,7 @@ def _image(builder: Builder, shape: ConvShape, form: Winograd, x: Buffer, where:
 
 
 def product_kernel(shape: ConvShape, form: Winograd) -> Kernel:
-    """For each product the sums over channels, a matrix product of its own."""
+    """Reduces over channels: one matrix product per product of a tile."""
     count, tiles, features = shape.products(form)
     a = Buffer("tiles", F32, (count, shape.channels, tiles))
     b = Buffer("w", F32, (count, shape.channels, features))
@@ -168,7 +168,7 @@ def product_kernel(shape: ConvShape, form: Winograd) -> Kernel:
 
 
 def result_kernel(shape: ConvShape, form: Winograd, *, has_bias: bool) -> Kernel:
-    """The results of tiles where they belong, with the bias."""
+    """Transforms the products back to results, adds the bias, and stores them in place."""
     sums = Buffer("sums", F32, shape.products(form))
     bias = Buffer("bias", F32, (shape.features,))
     height, width = shape.result
@@ -192,7 +192,7 @@ def result_kernel(shape: ConvShape, form: Winograd, *, has_bias: bool) -> Kernel
 
 
 def _results(builder: Builder, form: Winograd, products: Sequence[Scalar]) -> Iterator[tuple[int, int, Scalar]]:
-    """The results of a tile, by row and column: first along columns, then along rows."""
+    """The results of a tile, by row and column: transformed first along columns, then along rows."""
     columns = [products[at :: form.points] for at in range(form.points)]
     for row, factors in enumerate(form.results):
         half = [builder.let(_combined(factors, column)) for column in columns]
@@ -201,7 +201,7 @@ def _results(builder: Builder, form: Winograd, products: Sequence[Scalar]) -> It
 
 
 def _combined(factors: Sequence[float], values: Sequence[Scalar]) -> Scalar:
-    """A sum of multiples; of what counts once, the value itself."""
+    """A linear combination; factors of 1 take no multiplication."""
     total: Scalar | None = None
     for factor, value in sorted(zip(factors, values, strict=True), key=lambda one: one[0] < 0):
         if factor:

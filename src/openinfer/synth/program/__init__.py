@@ -1,1 +1,1 @@
-"""The program that a bound graph becomes: values, tables, steps, kernels; its text, its rules, its liveness."""
+"""The program that a bound graph is lowered to: values, tables, steps, kernels; its text, verifier and liveness."""

@@ -1,4 +1,4 @@
-"""Which dynamic size of a program is its batch: the first extent of everything that goes in and comes out."""
+"""Finds the batch size of a program: the dynamic size that is the first extent of all inputs and outputs."""
 
 from collections.abc import Iterable
 
@@ -9,9 +9,9 @@ from openinfer.synth.program.ir import Program
 
 
 def batch_bound(program: Program) -> int | None:
-    """The bound of the batch; None where inputs and outputs do not all begin with one dynamic size, or with a state.
+    """The bound of the batch size; None if inputs and outputs do not all begin with one size, or if there is state.
 
-    Whether rows depend on each other it cannot say.
+    Does not check whether rows depend on each other.
     """
     if any(one.kind is MemoryKind.PERSISTENT for one in program.bound.vars.values()):
         return None

@@ -1,4 +1,4 @@
-"""What a graph itself says about which nodes passes may join, move or leave out."""
+"""Constraints in the graph's source on which nodes passes may fuse, move or drop."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -14,7 +14,7 @@ _NOTHING: Mapping[str, AttrValue] = {}
 
 
 class ProgramConstraints:
-    """The constraints on nodes (their own, else those of their block), and the order that ``dep`` asks for."""
+    """The constraints of each node (its own, else its block's), and the order that ``dep`` imposes."""
 
     def __init__(self, program: Program) -> None:
         self._said: dict[int, Mapping[str, AttrValue]] = {}
@@ -30,7 +30,7 @@ class ProgramConstraints:
             self._after.setdefault(one, []).append(other)
 
     def refusal(self, one: int, other: int) -> Refusal | None:
-        """Why two nodes may not become one kernel, if the graph says so."""
+        """Why the graph forbids fusing two nodes; None if it does not."""
         if one not in self._said or other not in self._said:
             return None
         for node in (one, other):
@@ -47,32 +47,32 @@ class ProgramConstraints:
         return None
 
     def joined_refusal(self, nodes: Sequence[int], others: Sequence[int]) -> Refusal | None:
-        """Why kernels of some nodes may not become one, if the graph says so."""
+        """Why the graph forbids fusing kernels that compute these nodes; None if it does not."""
         if not any(self._said.get(node) or node in self._ordered for node in (*nodes, *others)):
             return None
         refusals = (self.refusal(one, other) for one in nodes for other in others)
         return next((refusal for refusal in refusals if refusal is not None), None)
 
     def after(self, node: int) -> Sequence[int]:
-        """The nodes that a dep keeps behind one."""
+        """The nodes that a dep orders after this one."""
         return self._after.get(node, ())
 
     def must_stay(self, node: int) -> bool:
-        """Whether nothing may be moved past a node."""
+        """Whether nothing may move past a node."""
         return node in self._said and self._said[node].get("no_reorder") == _YES
 
-    def allows_winograd(self, node: int, usual: bool) -> bool:  # noqa: FBT001  (what is said elsewhere)
-        """Whether a convolution may be computed by Winograd's filters: what it says itself, or what is ``usual``."""
+    def allows_winograd(self, node: int, usual: bool) -> bool:  # noqa: FBT001  (the default)
+        """Whether a convolution may use Winograd's algorithm: the node's own constraint, else ``usual``."""
         said = self._said.get(node, _NOTHING).get("winograd")
         return said == _YES or (said is None and usual)
 
     def is_bound(self, node: int) -> bool:
-        """Whether a node must be a kernel where it stands: a dep, ``fuse = false`` or ``no_reorder`` says so."""
+        """Whether a node must stay a kernel in place: a dep, ``fuse = false`` or ``no_reorder`` requires it."""
         return node in self._ordered or self.must_stay(node) or self._said.get(node, {}).get("fuse") == _NO
 
 
 def _deps(block: Block) -> Iterable[tuple[int, int]]:
-    """For each dep the two nodes it orders: the nearest before it with the one name, after it with the other."""
+    """The pairs of nodes that deps order: the nearest named ``after`` above, the nearest named ``before`` below."""
     latest: dict[str, int] = {}
     asked: dict[str, list[int]] = {}
     for node in walk(block.nodes):

@@ -1,4 +1,4 @@
-"""What a kernel costs: how much it computes and how much memory it must at least touch. From its loops alone."""
+"""The cost of a kernel: its arithmetic, and the memory it must at least access. Derived from its loops alone."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -33,16 +33,16 @@ from openinfer.loops.ir import (
 
 SizeValues = Mapping[str, int]
 _POSITIONS = (INDEX, DTYPES["i64"])
-"""What is not counted: positions, also those that are kept in memory or come from there."""
+"""Dtypes that do not count as arithmetic: positions, including those loaded from or stored to memory."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """One call of a kernel, at the bounds of dynamic sizes unless they are given.
+    """The cost of one kernel call, at the bounds of dynamic sizes or at given values.
 
-    ``operations`` counts arithmetic, comparisons and functions on values (``exp`` is one, ``fma`` is two), not the
-    arithmetic of positions. ``read`` and ``written`` count every element once, however often it is used: a kernel
-    cannot move less. A loop whose trip count depends on the data counts as one iteration.
+    ``operations`` counts arithmetic, comparisons and functions on values (``exp`` is one, ``fma`` is two), not index
+    arithmetic. ``read`` and ``written`` count the bytes of every element once, however often it is accessed: the least
+    a kernel can move. A loop whose trip count depends on data counts as one iteration.
     """
 
     operations: int
@@ -56,11 +56,11 @@ class Cost:
 
     @property
     def intensity(self) -> float:
-        """Operations for each byte."""
+        """Operations per byte."""
         return self.operations / self.nbytes if self.nbytes else 0.0
 
     def times(self, calls: int) -> "Cost":
-        """The cost of ``count`` calls.
+        """The cost of several calls.
 
         >>> Cost(10, 4, 2).times(3)
         Cost(operations=30, read=12, written=6)
@@ -69,13 +69,13 @@ class Cost:
 
 
 def cost_of(kernel: Kernel, sizes: SizeValues | None = None) -> Cost:
-    """The cost of one call, at the bounds of dynamic sizes or at the values that all of them have."""
+    """The cost of one call, at the bounds of dynamic sizes or at ``sizes``, which must then name all of them."""
     kernel = plain(kernel)
     inputs = {buffer.name for buffer in kernel.inputs}
     outputs = {buffer.name for buffer in kernel.outputs}
     touched: dict[tuple[Buffer, bool], int] = {}
     operations = 0
-    for statement, rounds in _rounds(kernel.body, 1, sizes):
+    for statement, rounds in _executions(kernel.body, 1, sizes):
         operations += rounds * _operations(statement, sizes)
         for buffer, is_store, times in _accesses(statement, sizes):
             key = (buffer, is_store)
@@ -90,23 +90,23 @@ def _extent(extent: float, sizes: SizeValues | None) -> int:
     return max(at(extent, sizes), 0) if sizes is not None and isinstance(extent, Dim) else int(extent)
 
 
-def _rounds(body: tuple[Statement, ...], rounds: int, sizes: SizeValues | None) -> Iterator[tuple[Statement, int]]:
+def _executions(body: tuple[Statement, ...], rounds: int, sizes: SizeValues | None) -> Iterator[tuple[Statement, int]]:
     """Statements, and how often each is executed."""
     for statement in body:
         yield statement, rounds
         match statement:
             case For(extent=extent, body=inner):
                 times = _extent(extent.value, sizes) if isinstance(extent, Const) else 1
-                yield from _rounds(inner, rounds * times, sizes)
+                yield from _executions(inner, rounds * times, sizes)
             case While(body=inner):
-                yield from _rounds(inner, rounds, sizes)
+                yield from _executions(inner, rounds, sizes)
             case If(then=then, otherwise=otherwise):
-                yield from _rounds(then, rounds, sizes)
-                yield from _rounds(otherwise, rounds, sizes)
+                yield from _executions(then, rounds, sizes)
+                yield from _executions(otherwise, rounds, sizes)
 
 
 def _products(statement: Contraction, sizes: SizeValues | None) -> tuple[int, int]:
-    """How many sums a contraction has, and how many terms each."""
+    """The number of sums a contraction computes, and the number of terms of each."""
     sums = terms = 1
     for extent in statement.extents:
         sums *= _extent(extent, sizes)
@@ -131,7 +131,7 @@ def _operations(statement: Statement, sizes: SizeValues | None) -> int:
 
 
 def _arithmetic(value: Scalar) -> int:
-    """Operations of an expression; positions inside loads are not looked at."""
+    """Operations of an expression, excluding index arithmetic inside loads."""
     found = 0
     stack = [value]
     while stack:
@@ -148,7 +148,7 @@ def _arithmetic(value: Scalar) -> int:
 
 
 def _accesses(statement: Statement, sizes: SizeValues | None) -> Iterator[tuple[Buffer, bool, int]]:
-    """The buffers that one execution reads and writes, and how many elements."""
+    """The buffers that one execution accesses, whether it writes them, and the number of elements."""
     times = 1
     if isinstance(statement, Contraction):
         sums, terms = _products(statement, sizes)

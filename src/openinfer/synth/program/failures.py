@@ -1,6 +1,6 @@
-"""What can go wrong in a step of generated code: for each mistake the status that its caller sees, and the code.
+"""The failures of a step of generated code: for each mistake the status that the caller sees, and the error code.
 
-Statuses are few; codes say the same about a mistake whoever runs the graph, the simulator included.
+Statuses are coarse; codes are the same for a mistake whoever runs the graph, including the simulator.
 """
 
 from dataclasses import dataclass
@@ -23,9 +23,9 @@ STATUS = {
     "ERROR_INTERRUPTED": "the step was interrupted, and has not happened",
     "ERROR_BUDGET": "the step has run its budget of nodes, and has not happened",
 }
-"""What functions return, and what it means; ``{alignment}`` stands for that of the target."""
+"""The status codes and their meanings; ``{alignment}`` stands for the target's."""
 DEVICE_STATUS = {**STATUS, "ERROR_DEVICE": "there is no device, it lacks something, or it is lost"}
-"""The same where code runs on a device that drivers reach."""
+"""The status codes where the code runs on a device that is reached through a driver."""
 OF_STATUS = {
     "ERROR_MEMORY": Code.OUT_OF_MEMORY,
     "ERROR_VALUE": Code.BAD_VALUE,
@@ -39,12 +39,12 @@ OF_STATUS = {
     "ERROR_BUDGET": Code.NODE_BUDGET,
     "ERROR_DEVICE": Code.NO_GPU,
 }
-"""The code of a failure of which nothing but the status is known."""
+"""The error code of a failure of which only the status is known."""
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """A kind of failure: its status, its code, and what it says."""
+    """A kind of failure: its status, error code and message."""
 
     status: str
     code: Code
@@ -53,14 +53,14 @@ class Mistake:
 
 @dataclass(frozen=True)
 class Failure:
-    """A mistake, and the node where it is made."""
+    """A mistake at a node."""
 
     node: int
     mistake: Mistake
 
     @property
     def reason(self) -> str:
-        """What it says."""
+        """The message."""
         return self.mistake.reason
 
 
@@ -82,27 +82,27 @@ class Failures:
         return {row: number for number, row in enumerate(self.rows)}
 
     def number(self, node: int, what: Mistake) -> int:
-        """The number of a mistake at a node; -1 stands for what no node is about."""
+        """The number of a mistake at a node; node -1 stands for mistakes that belong to no node."""
         return self._numbers[Failure(node, what)]
 
 
 class FailureNumbers:
-    """Gives failures their numbers, in the order in which they are asked for."""
+    """Numbers failures in the order in which they are first requested."""
 
     def __init__(self) -> None:
         self._numbers: dict[Failure, int] = {}
 
     def number(self, node: int, what: Mistake) -> int:
-        """The number of a mistake at a node, which may have one already."""
+        """The number of a mistake at a node, assigned on first use."""
         return self._numbers.setdefault(Failure(node, what), len(self._numbers))
 
     def failures(self) -> Failures:
-        """All that have numbers."""
+        """All numbered failures."""
         return Failures(tuple(self._numbers))
 
 
 def mistake(status: str, reason: str) -> Mistake:
-    """A mistake with the usual code of its status."""
+    """A mistake with the default code of its status."""
     return Mistake(status, OF_STATUS.get(status, Code.BAD_VALUE), reason)
 
 
@@ -120,12 +120,12 @@ OVER_BUDGET = mistake("ERROR_BUDGET", "the step has run its budget of nodes")
 
 
 def no_result(code: Code, *, is_small: bool) -> Mistake:
-    """An op that refuses a dynamic size."""
+    """The mistake of a dynamic size that an op rejects."""
     size = "a dynamic size that is so small" if is_small else "this value of a dynamic size"
     return Mistake("ERROR_SIZE", code, f"an operation has no result for {size}")
 
 
-# --- what callers can do wrong ----------------------------------------------------------------------------------------
+# --- mistakes of callers ----------------------------------------------------------------------------------------------
 
 SMALL_MEMORY = mistake("ERROR_MEMORY", "the arena or the state is too small")
 OTHER_WEIGHTS = mistake("ERROR_WEIGHTS", "the weights have another size")
@@ -138,7 +138,7 @@ NO_STATE_MEMORY = mistake("ERROR_MEMORY", "there is no memory for the tables of 
 UNKNOWN_NAME = mistake("ERROR_NAME", "no output of a step that has run, and no persistent variable, has this name")
 NO_THREADS = mistake("ERROR_THREADS", "threads cannot be started, or have been already")
 
-# --- what devices can do wrong ----------------------------------------------------------------------------------------
+# --- failures of devices ----------------------------------------------------------------------------------------------
 
 NO_DRIVER = mistake("ERROR_DEVICE", "there is no driver: no device of this kind was found")
 NO_FEATURE = mistake("ERROR_DEVICE", "no device has what the code needs")
@@ -158,24 +158,24 @@ DEVICE_MISTAKES = (
     FOREIGN_MEMORY,
     TWO_DEVICES,
 )
-"""What can be wrong with a device, in the order of the numbers that support code has for it."""
+"""Device failures, in the order of their numbers in the support code."""
 
 
 def unaligned(alignment: int) -> Mistake:
-    """Memory that begins elsewhere than at a multiple of the alignment."""
+    """The mistake of memory that is not aligned."""
     return mistake("ERROR_MEMORY", f"memory does not begin at a multiple of {alignment}")
 
 
 def bad_input_size(size: str, most: int) -> Mistake:
-    """A dynamic size that the caller gives."""
+    """The mistake of a caller's dynamic size that is out of range."""
     return mistake("ERROR_SIZE", f"the size {size} is not between 0 and {most}")
 
 
 def missing_input(key: str) -> Mistake:
-    """An input that is not there."""
+    """The mistake of a missing input."""
     return mistake("ERROR_INPUT", f"the input {key} is missing")
 
 
 def shared_input(key: str) -> Mistake:
-    """An input in memory that the step overwrites."""
+    """The mistake of an input that aliases memory which the step overwrites."""
     return mistake("ERROR_INPUT", f"the input {key} lies in the memory that a step works in: copy it")

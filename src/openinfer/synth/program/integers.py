@@ -1,4 +1,4 @@
-"""What integers in index expressions can be, and what can go wrong in computing them, in whatever language."""
+"""Ranges of integers in index expressions, and the faults of computing them, whatever the target language."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from openinfer.ir.expr import MOST_INDEX as MOST
 from openinfer.ir.expr import BinaryExpr, Expr, Neg, Num, Operator, Ref, interval
 
 IntegerFault = Literal["too long", "by zero"]
-"""What can be wrong with an index expression: a result needs more than 64 bits, or something divides by zero."""
+"""The faults of an index expression: a result needs more than 64 bits, or a division by zero."""
 
 TOO_LONG: frozenset[IntegerFault] = frozenset({"too long"})
 _BY_ZERO: frozenset[IntegerFault] = frozenset({"by zero"})
@@ -18,32 +18,32 @@ _BY_ZERO: frozenset[IntegerFault] = frozenset({"by zero"})
 
 @dataclass(frozen=True)
 class Computed:
-    """What an integer can be, and what can go wrong in computing it."""
+    """The range of an integer, and the faults of computing it."""
 
     least: int
     most: int
     can_fail: bool = False
-    """Whether a function computes it that may say that it could not."""
+    """Whether a checked function computes it, which can report failure."""
     faults: frozenset[IntegerFault] = frozenset()
-    """What such a function can say: empty where its operands can never be wrong."""
+    """The faults that function can report; empty if its operands are always valid."""
 
 
 def constant(value: int) -> Computed:
-    """A number; one that does not fit into 64 bits cannot be computed."""
+    """The range of a literal; one that does not fit into 64 bits cannot be computed."""
     if LEAST <= value <= MOST:
         return Computed(value, value)
     return Computed(LEAST, MOST, can_fail=True, faults=TOO_LONG)
 
 
 def scalar(dtype: DType) -> Computed:
-    """The value of a variable that is an index."""
+    """The range of a scalar variable used as an index."""
     if dtype.name == "u64":
         return Computed(0, MOST, can_fail=True, faults=TOO_LONG)
     return Computed(int(dtype.minimum), int(dtype.maximum))
 
 
 def computed(expr: Expr, named: Callable[[str], Computed]) -> Computed:
-    """An expression; ``named`` says what a name is. Division rounds down."""
+    """The range of an expression; ``named`` gives that of a name. Division rounds down."""
     match expr:
         case Num(value):
             return constant(value)
@@ -56,7 +56,7 @@ def computed(expr: Expr, named: Callable[[str], Computed]) -> Computed:
 
 
 def combined(op: Operator, left: Computed, right: Computed) -> Computed:
-    """The result of an operation.
+    """The range of an operation's result.
 
     >>> combined("+", Computed(0, 4), Computed(1, 1)), combined("/", Computed(0, 4), Computed(2, 2)).can_fail
     (Computed(least=1, most=5, can_fail=False, faults=frozenset()), False)
@@ -66,18 +66,18 @@ def combined(op: Operator, left: Computed, right: Computed) -> Computed:
     if is_plain(op, left, right):
         return Computed(least, most, left.can_fail or right.can_fail, faults)
     faults |= frozenset() if is_safe else _faults(op, left, right)
-    # The functions take where to say it in any case: whether it can happen is known only to us.
+    # The checked functions always take an error argument; only we know that the fault cannot happen.
     return Computed(max(least, LEAST), min(most, MOST), can_fail=True, faults=faults)
 
 
 def is_plain(op: Operator, left: Computed, right: Computed) -> bool:
-    """Whether an operation is one of a processor's: it always fits, and truncates where it should round down."""
+    """Whether a plain machine operation computes it: it never overflows, and truncating equals rounding down."""
     _, _, is_safe = _range(op, left, right)
     return is_safe and (op in "+-*" or (left.least >= 0 and right.least > 0))
 
 
 def _faults(op: Operator, left: Computed, right: Computed) -> frozenset[IntegerFault]:
-    """What can go wrong in an operation that is not safe."""
+    """The faults of an unsafe operation."""
     if op not in "/%":
         return TOO_LONG
     by_zero = _BY_ZERO if right.least <= 0 <= right.most else frozenset[IntegerFault]()
@@ -85,7 +85,7 @@ def _faults(op: Operator, left: Computed, right: Computed) -> frozenset[IntegerF
 
 
 def _range(op: Operator, left: Computed, right: Computed) -> tuple[int, int, bool]:
-    """What a result can be, and whether it always is a number that fits."""
+    """The range of a result, and whether every operand gives a defined result that fits."""
     if op in "/%" and right.least <= 0 <= right.most:
         return LEAST, MOST, False
     least, most = interval(op, (left.least, left.most), (right.least, right.most))

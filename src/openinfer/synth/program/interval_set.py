@@ -1,11 +1,11 @@
-"""Sets of positions as intervals, from the first to the last of each: a long lifetime takes no more room."""
+"""Sets of positions as intervals, so that a long lifetime takes no more space than a short one."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 
 
 class IntervalSet:
-    """Positions as disjoint intervals in ascending order; those that touch are one.
+    """Positions as disjoint intervals in ascending order; adjacent intervals are merged.
 
     >>> IntervalSet([(5, 6), (0, 0), (1, 2)])
     IntervalSet([(0, 2), (5, 6)])
@@ -20,9 +20,10 @@ class IntervalSet:
             self.add(first, last)
 
     def add(self, first: int, last: int) -> None:
-        """Positions from the first to the last belong to it, too."""
+        """Add the positions from ``first`` to ``last``, inclusive."""
         firsts, lasts = self._firsts, self._lasts
-        # The intervals that this one touches: not ended before it begins, not begun after it ends.
+        # The intervals that this one overlaps or adjoins: they end no earlier than it begins, and begin no later than
+        # it ends.
         begin = bisect_left(lasts, first - 1)
         end = bisect_right(firsts, last + 1)
         if begin < end:
@@ -31,7 +32,7 @@ class IntervalSet:
         lasts[begin:end] = [last]
 
     def update(self, other: "IntervalSet") -> None:
-        """All positions of another set belong to it, too."""
+        """Add all positions of another set."""
         for first, last in other:
             self.add(first, last)
 
@@ -42,7 +43,7 @@ class IntervalSet:
         return made
 
     def overlaps(self, other: "IntervalSet", forgiven: int | None = None) -> bool:
-        """Whether some position, other than a forgiven one, is in both sets.
+        """Whether the sets share a position other than ``forgiven``.
 
         >>> one, other = IntervalSet([(0, 4)]), IntervalSet([(4, 9)])
         >>> one.overlaps(other), one.overlaps(other, 4)
@@ -59,7 +60,7 @@ class IntervalSet:
         return False
 
     def meets(self, positions: list[int]) -> bool:
-        """Whether one of some positions, which are in ascending order, is in the set."""
+        """Whether the set contains any of ``positions``, which must be in ascending order."""
         for first, last in self:
             place = bisect_left(positions, first)
             if place < len(positions) and positions[place] <= last:
@@ -67,7 +68,7 @@ class IntervalSet:
         return False
 
     def reversed(self, last: int) -> "IntervalSet":
-        """The positions counted from the other end.
+        """The set with positions counted from the other end.
 
         >>> IntervalSet([(0, 1), (4, 4)]).reversed(5)
         IntervalSet([(1, 1), (4, 5)])
@@ -79,7 +80,7 @@ class IntervalSet:
 
     @property
     def order(self) -> list[tuple[int, int]]:
-        """What sets are sorted by: as the numbers are of which the positions are the bits."""
+        """A sort key: sets are ordered as the integers whose set bits are their positions."""
         return [(last, -first) for first, last in zip(reversed(self._firsts), reversed(self._lasts), strict=True)]
 
     @property
@@ -100,7 +101,7 @@ class IntervalSet:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, IntervalSet) and self._firsts == other._firsts and self._lasts == other._lasts
 
-    __hash__ = None  # type: ignore[assignment]  # Intervals can be added; mypy has no other way to say so.
+    __hash__ = None  # type: ignore[assignment]  # The set is mutable; mypy has no other way to say so.
 
     def __repr__(self) -> str:
         return f"IntervalSet({list(self)})"

@@ -1,10 +1,10 @@
-"""A graph as kernels and values: what fusion, scheduling, placement and targets work on.
+"""The program IR: a graph as kernels and values. Fusion, scheduling, placement and targets work on it.
 
-Everything here is frozen: a pass returns another program, and shares with the one it was given what it did not change.
-Values and tables are themselves, whatever they look like; operands and steps are what they say.
+Everything here is frozen: a pass returns a new program, which shares what did not change with the old one. Values and
+tables have identity; operands and steps compare by value.
 
-Every write of a variable makes a new value. Where control flow joins, and for memory that outlives the step, a variable
-has a *home*, and moves bring its value there; placement makes most moves vanish by giving both the same memory.
+Every write of a variable makes a new value. At control flow joins, and for memory that outlives the step, a variable
+has a *home*, and moves bring its value there; placement eliminates most moves by giving both the same memory.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -40,13 +40,13 @@ class Storage(StrEnum):
     WEIGHTS = "weights"
     """The model's data."""
     ARGUMENT = "argument"
-    """What a block is called with, which no kernel writes: the caller says where it is."""
+    """A block's argument, which no kernel writes: the caller passes its address."""
     RESULT = "result"
-    """What a block returns: the caller says where to."""
+    """A block's result: the caller passes its address."""
 
     @property
     def is_read_only(self) -> bool:
-        """Whether no step may write there."""
+        """Whether steps must not write there."""
         return self in (Storage.INPUT, Storage.WEIGHTS, Storage.ARGUMENT)
 
 
@@ -72,7 +72,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Weight:
-    """A tensor of the model as an operand: one, or one of a family that indices choose while running."""
+    """A tensor of the model as an operand: a fixed one, or one of a family that indices select at run time."""
 
     names: tuple[str, ...]
     """The model tensors, in row-major order of the indices."""
@@ -80,44 +80,44 @@ class Weight:
     shape: tuple[int, ...]
     index: tuple[Expr, ...] = ()
     extents: tuple[int, ...] = ()
-    """How many values each index has."""
+    """The number of values of each index."""
     firsts: tuple[int, ...] = ()
     """The smallest value of each index."""
     part: str = "data"
-    """``data``; ``scale`` and ``zero`` for the quantization of the tensors; ``folded`` for one of the program's own."""
+    """``data``; ``scale`` or ``zero`` for the tensors' quantization; ``folded`` for a constant-folded result."""
     packing: Packing | None = None
-    """The order of the elements, where it is not that of the tensors; ``shape`` then is the packed one."""
+    """The element order, if it differs from the tensors'; ``shape`` then is the packed shape."""
     can_miss: bool = field(default=False, compare=False)
-    """Whether the indices may name no tensor: a step that reads it there fails."""
+    """Whether the indices may select a tensor that does not exist: a step that reads it then fails."""
 
     def __hash__(self) -> int:
-        # Not all names: there can be thousands, and operands are looked up all the time.
+        # Not all names: there can be thousands, and operands are hashed all the time.
         return hash((self.names[0], len(self.names), self.shape, self.index, self.part, self.packing))
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """The storage of a persistent table: growing axes first, with their bounds (None: it can always grow)."""
+    """The storage of a persistent table: growing axes first, with their bounds (None: unbounded)."""
 
     variable: BoundVar
     bounds: tuple[int | None, ...]
     entry: tuple[int, ...]
     keys: int
-    """How many of the growing axes choose matrices; the rest are the matrix's own (auto-dim)."""
+    """The number of growing axes that select matrices; the rest are the matrix's own (auto-dim)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Family:
-    """A prefix table whose entries the graph writes: until it ends, a step has entries of its own."""
+    """A prefix table whose entries the graph writes: a step works on its own copies until it ends."""
 
     entries: Weight
     """The model's tensors."""
     slots: tuple[int, ...]
-    """For each of them its position among the step's own; -1 for those that nothing writes."""
+    """For each tensor, the position of its entry among the step's own; -1 for entries that nothing writes."""
     own: Value
     """The bytes of the step's own entries."""
     written: Value
-    """Whether the step has written its own entry, in which case it is the one that counts."""
+    """Which of its own entries the step has written, as flags; these override the model's tensors."""
 
     @cached_property
     def has_gaps(self) -> bool:
@@ -129,11 +129,11 @@ StepOperand: TypeAlias = Value | Weight
 
 
 class KernelSchedule(Protocol):
-    """What a target has decided about how a kernel runs, where that is more than its loops say."""
+    """A target's decisions about how a kernel runs, beyond what its loops say."""
 
     @property
     def scratch(self) -> tuple[Buffer, ...]:
-        """The memory that it works in, in place of the kernel's own."""
+        """The scratch buffers, which replace the kernel's own."""
 
 
 @dataclass(frozen=True)
@@ -148,17 +148,17 @@ class KernelStep:
     scalars: tuple[Value, ...] = ()
     """The variables that its indices read."""
     nodes: tuple[int, ...] = ()
-    """The nodes it computes, where it was made of several."""
+    """The nodes it computes, if it was fused from several."""
     is_initial: bool = False
-    """Whether it gives a variable its initial value, which it has also while its sizes are unknown."""
+    """Whether it sets a variable's initial value, which exists even while its sizes are unknown."""
     parts: int = 1
-    """In how many parts it runs at the same time, each with scratch memory of its own."""
+    """The number of slices that run in parallel, each with its own scratch memory."""
     schedule: KernelSchedule | None = None
 
 
 @dataclass(frozen=True)
 class Move:
-    """A value becomes another's: a copy unless both have the same memory."""
+    """Copies a value to another; free if both share memory."""
 
     src: StepOperand
     dst: Value
@@ -191,36 +191,36 @@ class BranchStep:
 
 @dataclass(frozen=True)
 class CallStep:
-    """Runs a block: a consumer that has been given what it awaits, or a block with parameters."""
+    """Runs a block: a consumer whose awaited variables have all been yielded, or a block with parameters."""
 
     block: str
     node: int
     sizes: tuple[str, ...] = ()
-    """The dynamic sizes that a consumer may bind: they are its own until entry awaits it."""
+    """The dynamic sizes that a consumer may bind: they are private to it until entry awaits it."""
     args: tuple[StepOperand, ...] = ()
-    """What the parameters of the block are, one by one."""
+    """The block's arguments, in the order of its parameters."""
     integers: tuple[Expr, ...] = ()
-    """The values of its indices."""
+    """The values of the block's indices."""
     results: tuple[Value, ...] = ()
-    """What its results become."""
+    """The values that receive the block's results."""
     scalars: tuple[Value, ...] = ()
-    """The variables that the integers, and the indices of arguments, read."""
+    """The variables that the integers and the arguments' indices read."""
 
 
 @dataclass(frozen=True)
 class BlockIndex:
-    """An integer that a block is called with, and what it can be."""
+    """An integer parameter of a block, with its range."""
 
     name: str
     least: int = LEAST_INDEX
     most: int = MOST_INDEX
     is_chosen: bool = False
-    """Whether it says which of several tensors of the model an argument is; the graph has no name for it."""
+    """Whether it selects the model tensor that an argument refers to; the graph has no name for it."""
 
 
 @dataclass(frozen=True)
 class BlockParams:
-    """What a block is called with, and where it returns its results; both in the order of a ``CallStep``."""
+    """The parameters and results of a block, in the order of a ``CallStep``."""
 
     args: tuple[Value, ...] = ()
     indices: tuple[BlockIndex, ...] = ()
@@ -229,7 +229,7 @@ class BlockParams:
 
 @dataclass(frozen=True)
 class JoinSizes:
-    """Entry awaits a consumer, or ends: what they have bound must agree, and is entry's from now on."""
+    """Entry awaits a consumer, or ends: sizes that both have bound must agree, and become entry's."""
 
     block: str
     node: int
@@ -237,32 +237,32 @@ class JoinSizes:
 
 @dataclass(frozen=True)
 class Fence:
-    """Nothing moves or fuses across it: a barrier, or a hand-over of variables."""
+    """Nothing moves or fuses across it: a barrier, or the transfer of variables to a consumer."""
 
     node: int
 
 
 @dataclass(frozen=True)
 class BindSize:
-    """An extent of a declared variable must be that of a value; a dynamic size without a value gets it from there."""
+    """A declared variable's extent must equal a value's; a dynamic size that is not bound yet is bound from it."""
 
     declared: int
     found: int
     node: int
     is_exact: bool = True
-    """Whether the divisions in the extent must leave nothing over; those that a shape rule makes may."""
+    """Whether divisions in the extent must have no remainder; those made by a shape rule may have one."""
 
 
 @dataclass(frozen=True)
 class RequireSize:
-    """A dynamic size must be at least ``least`` and none of ``excluded``, for which an op has no result."""
+    """A dynamic size must be at least ``least`` and none of ``excluded``: the op has no result for other sizes."""
 
     size: int
     least: int
     node: int
     excluded: tuple[int, ...] = ()
     code: Code = Code.SHAPE_MISMATCH
-    """What the op says about them."""
+    """The error code of the op."""
 
 
 @dataclass(frozen=True)
@@ -285,16 +285,16 @@ class Comparison:
 
 @dataclass(frozen=True)
 class RefuseSizes:
-    """Dynamic sizes for which all comparisons are true have no result: an op needs them to fit each other."""
+    """Sizes for which all comparisons hold are an error: an op requires a relation between them."""
 
     refused: tuple[Comparison, ...]
     node: int
     code: Code
-    """What the op says about them."""
+    """The error code of the op."""
 
 
 class Action(StrEnum):
-    """What is done to a slice of a tensor, a table, or an entry of a prefix table."""
+    """An access to a slice of a tensor, a table, or an entry of a prefix table."""
 
     READ = "read"
     WRITE = "write"
@@ -304,29 +304,29 @@ class Action(StrEnum):
 
     @property
     def is_change(self) -> bool:
-        """Whether memory changes."""
+        """Whether it modifies memory."""
         return self in (Action.WRITE, Action.RESET)
 
 
 @dataclass(frozen=True)
 class PartStep:
-    """Reads, writes or resets a slice of a plain tensor. What is written or reset is a copy made just before."""
+    """Reads, writes or resets a slice of a plain tensor. Writes and resets operate on a copy made just before."""
 
     action: Action
     whole: StepOperand
     indices: tuple[Index, ...]
     value: StepOperand | None
-    """What is read or written; for a reset the model's tensor, or None where ``initial`` says the element."""
+    """The value read or written; for a reset the model's tensor, or None to fill with ``initial``."""
     node: int
     scalars: tuple[Value, ...] = ()
     initial: float = 0
     is_exact: bool = False
-    """Whether what is read has declared extents: divisions in these must leave nothing over."""
+    """Whether the read value has declared extents: divisions in these must have no remainder."""
 
 
 @dataclass(frozen=True)
 class TableStep:
-    """Reads, writes or resets a slice of a table. Indices are as the graph writes them."""
+    """Reads, writes or resets a slice of a table. Indices are as written in the graph."""
 
     action: Action
     table: Table
@@ -335,7 +335,7 @@ class TableStep:
     node: int
     scalars: tuple[Value, ...] = ()
     is_exact: bool = False
-    """Whether what is read has declared extents: divisions in these must leave nothing over."""
+    """Whether the read value has declared extents: divisions in these must have no remainder."""
 
 
 @dataclass(frozen=True)
@@ -352,7 +352,7 @@ class EntryStep:
 
 @dataclass(frozen=True)
 class WeightCheck:
-    """The indices of a weight must name a tensor: all that stays of a read whose result is dead."""
+    """Checks that the indices of a weight select an existing tensor: what remains of a read whose result is dead."""
 
     weight: Weight
     node: int
@@ -361,7 +361,7 @@ class WeightCheck:
 
 @dataclass(frozen=True)
 class IntegerStep:
-    """Stores an integer that only a run knows: the index of a loop, or an expression as in indices."""
+    """Stores an integer known only at run time: a loop index, or an index expression."""
 
     expr: Expr
     value: Value
@@ -372,12 +372,12 @@ class IntegerStep:
 
 @dataclass(frozen=True)
 class Mark:
-    """A node has been executed, and these are the values it has written: what a trace says. It computes nothing."""
+    """Tells a trace that a node has been executed, and which values it wrote. It computes nothing."""
 
     node: int
     values: tuple[StepOperand, ...] = ()
     is_return: bool = False
-    """Whether it is the second mark of a call, behind the block."""
+    """Whether it is the second mark of a call, after the block has run."""
 
 
 Step: TypeAlias = (
@@ -405,7 +405,7 @@ Steps: TypeAlias = tuple[Step, ...]
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """A graph as kernels and values, with nothing of its meaning left open."""
+    """A graph lowered to kernels and values; its semantics are fully resolved."""
 
     bound: BoundGraph
     blocks: Mapping[str, Steps]
@@ -414,21 +414,21 @@ class Program:
     homes: Mapping[str, Value]
     tables: Mapping[str, Table]
     sizes: Mapping[str, int]
-    """Dynamic sizes with their bounds, those of unnamed slices included."""
+    """Dynamic sizes with their bounds, including lengths of unnamed slices."""
     keeps_marked: bool = False
-    """Whether values stay until their marks have been passed, so that a trace has all of them."""
+    """Whether values stay alive until their marks, so that a trace can read all of them."""
     params: Mapping[str, BlockParams] = field(default_factory=dict)
-    """What blocks are called with that have parameters."""
+    """The signatures of blocks with parameters."""
     folded: Mapping[str, Tensor] = field(default_factory=dict)
-    """Results that the model alone decides, by their names; weights with the part ``folded`` are these."""
+    """Constant-folded results by name; weights with the part ``folded`` refer to these."""
 
     def __post_init__(self) -> None:
         for name in ("blocks", "inputs", "outputs", "homes", "tables", "sizes", "params", "folded"):
-            # Copied, so that nothing which the maker still holds can change the program.
+            # Copied, so that whoever built the mappings cannot change the program.
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
 
     def is_named(self, size: str) -> bool:
-        """Whether a dynamic size is one of the graph's; all others are lengths of slices, which belong to one node."""
+        """Whether a dynamic size is declared by the graph; all others are slice lengths, each belonging to one node."""
         return size in self.bound.bounds
 
     def steps(self) -> Iterator[Step]:
@@ -437,14 +437,14 @@ class Program:
             yield from steps_in(steps)
 
     def map_steps(self, change: Callable[[Step], Iterable[Step]]) -> "Program":
-        """The program with what a function puts in the place of each step, in their order.
+        """The program with each step replaced by what ``change`` returns for it.
 
-        Of a loop it is given what has become of its body; a step that it leaves alone stays the same object.
+        A loop is passed with its body already changed; a step that is returned unchanged stays the same object.
         """
         return replace(self, blocks={name: map_steps(steps, change) for name, steps in self.blocks.items()})
 
     def map_kernels(self, change: Callable[[KernelStep], Iterable[Step]]) -> "Program":
-        """The program with what a function puts in the place of each call of a kernel."""
+        """The program with each kernel call replaced by what ``change`` returns for it."""
         return self.map_steps(lambda step: change(step) if isinstance(step, KernelStep) else (step,))
 
 
@@ -462,7 +462,7 @@ def steps_in(steps: Iterable[Step]) -> Iterator[Step]:
 
 
 def map_steps(steps: Steps, change: Callable[[Step], Iterable[Step]]) -> Steps:
-    """Steps, those inside loops too, with what a function puts in the place of each; the body of a loop first."""
+    """Replaces each step, including those inside loops, by what ``change`` returns; loop bodies are changed first."""
     found: list[Step] = []
     for step in steps:
         found += change(with_body(step, map_steps(step.body, change)) if isinstance(step, LoopStep) else step)
@@ -470,6 +470,6 @@ def map_steps(steps: Steps, change: Callable[[Step], Iterable[Step]]) -> Steps:
 
 
 def with_body(loop: LoopStep, body: Steps) -> LoopStep:
-    """A loop with another body; itself, if that has the same steps."""
+    """The loop with another body; the same object if the steps are identical."""
     is_same = len(body) == len(loop.body) and all(map(is_, body, loop.body))
     return loop if is_same else replace(loop, body=body)

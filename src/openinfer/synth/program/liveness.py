@@ -1,9 +1,9 @@
-"""Which values are alive where.
+"""Liveness analysis: which values are live where.
 
-Positions number the steps of a program; a block that is called in several places has its positions once. A value
-occupies memory at every position where it is read, written, or still needed afterwards.
+Positions number the steps of a program; a block that is called in several places is numbered once. A value occupies
+memory at every position where it is read, written, or live.
 
-Values are followed one by one, from the steps that touch them: between these, a value is alive or it is not.
+Each value is followed on its own, from one step that touches it to the next: liveness does not change in between.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -32,7 +32,7 @@ from openinfer.synth.program.ir import (
 from openinfer.synth.program.positions import Positions, called_by
 
 _MOST_CALLED, _ALWAYS_CALLED = 16, 20_000
-"""How many homes, for each step of a program or in all, are followed through calls of blocks one by one."""
+"""The most homes to follow through block calls: per step of the program, and in total whatever its size."""
 
 
 def uses(step: Step) -> Sequence[Value]:
@@ -53,7 +53,7 @@ def uses(step: Step) -> Sequence[Value]:
         case EntryStep(action=Action.CHECK):
             return step.scalars
         case EntryStep(action=action, value=value, family=family):
-            # A write leaves the other entries as they are, so it needs them too.
+            # A write keeps the other entries, so it reads them too.
             return [family.own, family.written, *([value] if action is Action.WRITE else []), *step.scalars]
         case PartStep(action=Action.CHECK):
             return step.scalars
@@ -85,19 +85,19 @@ def definitions(step: Step) -> Sequence[Value]:
 
 @dataclass
 class Lives:
-    """For every value the positions it occupies; the steps by position; which of the values they touch live on."""
+    """The positions that each value occupies, the steps by position, and which touched values stay live."""
 
     occupied: dict[Value, IntervalSet] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     alive_after: dict[int, set[Value]] = field(default_factory=dict)
-    """For each position, those of the values its step reads or writes that are needed behind it."""
+    """For each position, the values that its step reads or writes and that are live after it."""
     at_marks: dict[int, set[Value]] = field(default_factory=dict)
-    """By the identity of a mark, which has no position: those of its values that are alive there."""
+    """By the ``id`` of a mark, which has no position: its values that are live there."""
 
 
 @dataclass(frozen=True, eq=False)
 class Touch:
-    """A step that reads or writes a value, or has others in it that do; these are ``inner``, the last one first."""
+    """A step that reads or writes a value, or contains steps that do; these are ``inner``, the last one first."""
 
     step: Step
     is_read: bool
@@ -110,11 +110,11 @@ Touches = dict[Value, list[Touch]]
 
 @dataclass
 class Life:
-    """Where a value is alive."""
+    """The live range of a value."""
 
     occupied: IntervalSet = field(default_factory=IntervalSet)
     needed_behind: list[Step] = field(default_factory=list)
-    """The steps and marks that touch it, behind which it is still needed."""
+    """The steps and marks that touch it and after which it is live."""
 
 
 class Liveness:
@@ -125,18 +125,18 @@ class Liveness:
         self.positions = Positions(program)
         self.needed = set(program.outputs.values())
         self.needed |= {home for home in program.homes.values() if home.storage is Storage.STATE}
-        """What is needed when the step has ended."""
+        """The values that are live when the step ends."""
         most = max(_ALWAYS_CALLED, _MOST_CALLED * len(self.positions.steps))
         self.is_exact = self._fill(most)
-        """Whether values are followed through calls; where that is too much work, homes count as always alive."""
+        """Whether values are followed through calls; if that is too much work, homes count as always live."""
         if not self.is_exact:
             self._fill(None)
 
     def _fill(self, most: int | None) -> bool:
-        """Find what touches the values, unless calls touch more than the most; None: what calls touch is left out."""
+        """Collect the touches of all values. Gives up after ``most`` touches by calls; None leaves calls out."""
         self.touches: dict[Value, dict[str, tuple[Touch, ...]]] = {}
         self._loops: dict[Value, LoopStep] = {}
-        """For values that exist only inside a loop, that loop: their touches are those in its body."""
+        """For values that exist only inside a loop, that loop; their touches are those in its body."""
         self._left, self._follows_calls = most or 0, most is not None
         homes: dict[str, list[Value]] = {}
         for name in reversed(self.positions.blocks):
@@ -161,7 +161,7 @@ class Liveness:
         return found
 
     def _inside(self, block: str, loop: LoopStep, homes: Mapping[str, list[Value]]) -> Touches:
-        """What the body of a loop touches that is there outside of it, too."""
+        """Touches inside a loop of values that also exist outside of it."""
         found = self._touched(block, loop.body, homes)
         for value in [one for one in found if not one.is_home and any(touch.is_written for touch in found[one])]:
             self.touches[value] = {block: tuple(found.pop(value))}
@@ -169,12 +169,12 @@ class Liveness:
         return found
 
     def region(self, value: Value, block: str) -> tuple[int, int]:
-        """The first and the last position of the body that a value's touches are in."""
+        """The first and last position of the body that contains a value's touches."""
         loop = self._loops.get(value)
         return self.positions.region(block) if loop is None else self.positions.body(loop)
 
     def _called(self, step: Step, homes: Mapping[str, list[Value]]) -> Iterator[Value]:
-        """What a step touches in other ways: through the blocks it runs, or as a mark, which shows values."""
+        """Values that a step touches indirectly: through the blocks it runs, or as a mark, which shows values."""
         if isinstance(step, Mark):
             yield from (value for value in step.values if isinstance(value, Value))
         for name in called_by(step) if self._follows_calls else ():
@@ -184,7 +184,7 @@ class Liveness:
             yield from homes[name]
 
     def life(self, value: Value) -> Life:
-        """Where a value is alive."""
+        """The live range of a value."""
         if self.is_exact or not value.is_home:
             return _Follower(self, value).life()
         steps = [touch.step for found in self.touches.get(value, {}).values() for touch in _all(found)]
@@ -198,7 +198,7 @@ def _all(touches: Iterable[Touch]) -> Iterator[Touch]:
 
 
 class _Follower:
-    """One value, followed backwards through the blocks that touch it."""
+    """Follows one value backwards through the blocks that touch it."""
 
     def __init__(self, liveness: Liveness, value: Value) -> None:
         self._value = value
@@ -210,11 +210,11 @@ class _Follower:
         self._is_needed = value in liveness.needed
         self._life = Life()
         self._inside: dict[int, bool] = {}
-        """By the identity of what is inside a loop: whether it needs the value that is there before it."""
+        """By the ``id`` of a loop's inner touches: whether the value is live into its body."""
         self._through: dict[str, tuple[bool, bool]] = {}
-        """Whether a block needs the value before it, if nothing does behind it, and if something does."""
+        """Whether the value is live into a block: if it is dead after it, and if it is live after it."""
         self._behind = dict.fromkeys(self._blocks, False)
-        """Whether the value is needed behind some call of a block."""
+        """Whether the value is live after some call of a block."""
 
     def life(self) -> Life:
         for name in reversed(self._blocks):
@@ -228,7 +228,7 @@ class _Follower:
             self._body(self._touches[name], *self._region(self._value, name), alive=is_needed)
         return self._life
 
-    # --- whether a value is needed before something ---------------------------------------------------------------
+    # --- whether a value is live before a step --------------------------------------------------------------------
 
     def _before(self, touches: Iterable[Touch], *, alive: bool) -> bool:
         for touch in touches:
@@ -236,7 +236,7 @@ class _Follower:
         return alive
 
     def _needs(self, touch: Touch, *, alive: bool) -> bool:
-        """Whether the value is needed before a step, given whether it is behind it."""
+        """Whether the value is live before a step, given whether it is live after it."""
         step = touch.step
         match step:
             case Mark():
@@ -259,10 +259,10 @@ class _Follower:
             self._inside[id(inner)] = self._before(inner, alive=False)
         return self._inside[id(inner)]
 
-    # --- where it is alive ----------------------------------------------------------------------------------------
+    # --- its live range -------------------------------------------------------------------------------------------
 
     def _body(self, touches: Iterable[Touch], first: int, last: int, *, alive: bool) -> None:
-        """The steps of a body, which have the positions from the first to the last."""
+        """Follow the value through a body, which has the positions ``first`` to ``last``."""
         for touch in touches:
             place = self._positions.first(touch.step)
             if alive:
@@ -284,11 +284,11 @@ class _Follower:
 
     def _inner(self, touch: Touch, *, alive: bool) -> None:
         if isinstance(touch.step, LoopStep):
-            # The back edge: what the first iteration needs is alive at the end of the others.
+            # The back edge: what is live into one iteration is live at the end of the one before.
             is_needed = alive or self._needs_inside(touch.inner)
             self._body(touch.inner, *self._positions.body(touch.step), alive=is_needed)
             return
-        # What a block is called with, and what it returns, is there as long as it runs.
+        # Arguments and results of a block stay in memory while it runs.
         is_given = touch.is_read or touch.is_written
         for name in called_by(touch.step):
             if alive and name in self._behind:
@@ -297,7 +297,7 @@ class _Follower:
                 self._life.occupied.update(self._positions.reach(name))
 
     def _occupy(self, first: int, last: int) -> None:
-        """A range of steps that do not touch the value, and what these run elsewhere."""
+        """Occupy a range of steps that do not touch the value, and the blocks that these steps run elsewhere."""
         if first > last:
             return
         self._life.occupied.add(first, last)
@@ -306,7 +306,7 @@ class _Follower:
 
 
 def lives_of(program: Program) -> Lives:
-    """Where every value is alive, from the outputs and the state backwards."""
+    """The live range of every value, from the outputs and the state backwards."""
     liveness = Liveness(program)
     positions = liveness.positions
     lives = Lives(steps=positions.steps, alive_after={place: set() for place in range(len(positions.steps))})

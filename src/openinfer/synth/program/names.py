@@ -1,7 +1,7 @@
-"""The names that a project gives to what its caller sees: fields for sizes, inputs and outputs.
+"""The names of a project's public interface: fields for sizes, inputs and outputs.
 
-They are identifiers in every language that code is written in. A name of the graph is the name of its field, unless it
-is or could be a keyword or a macro: then it follows a prefix. One that is no short identifier becomes a number.
+They are valid identifiers in every target language. A field has its variable's name, prefixed if that is or could be a
+keyword or macro. A name that is not a short identifier becomes a number.
 """
 
 import re
@@ -21,18 +21,18 @@ new noexcept not not_eq nullptr operator or or_eq private protected public regis
 return short signed sizeof static static_assert static_cast struct switch template this thread_local throw true try
 typedef typeid typename typeof typeof_unqual union unsigned using virtual void volatile wchar_t while xor xor_eq
 """
-"""Those of C and C++, in which the header is used."""
+"""The keywords of C and C++, either of which may include the header."""
 _MACROS = """
 I arm cdecl complex environ errno far fortran h_addr h_errno hpux huge i386 imaginary interface interrupt linux mips
 near noreturn pascal pixel sa_handler sa_sigaction small sparc st_atime st_ctime st_mtime stderr stdin stdout sun unix
 vax vector
 """
-"""What compilers and system headers replace wherever it stands."""
+"""Macros that compilers and system headers define in lower case, plus ``I``."""
 _TAKEN = frozenset(f"{_KEYWORDS} {_MACROS}".split())
 
 
 def field(prefix: str, name: str, number: int) -> str:
-    """An identifier with a prefix: the name follows it if it is a short identifier, else a number.
+    """A prefixed identifier: the prefix and the name if it is a short identifier, else the prefix and a number.
 
     >>> field("v_", "int", 0), field("v_", "x" * 99, 3), field("v_", "a b", 1)
     ('v_int', 'v_3', 'v_1')
@@ -42,7 +42,7 @@ def field(prefix: str, name: str, number: int) -> str:
 
 
 def is_plain(name: str) -> bool:
-    """Whether a name can stand alone: no keyword, nothing that looks like a macro or begins as other fields do.
+    """Whether a name needs no prefix: it is no keyword, looks like no macro, and clashes with no prefixed field.
 
     >>> [name for name in ("x", "T", "int", "GPIO", "_x", "v_x", "I", "Dh", "a b") if is_plain(name)]
     ['x', 'T', 'Dh']
@@ -52,25 +52,25 @@ def is_plain(name: str) -> bool:
 
 
 def _is_no_macro(name: str) -> bool:
-    """Macros are in capitals; a single letter, as sizes are called, is none."""
+    """Macros are in capitals; a single letter, common for sizes, does not count."""
     return len(name) == 1 or name.upper() != name
 
 
 @dataclass(frozen=True)
 class InterfaceNames:
-    """The fields of a program's interface, and which dynamic sizes its inputs and its outputs have."""
+    """The fields of a program's interface, and the dynamic sizes that its inputs and outputs have."""
 
     sizes: Mapping[str, str]
-    """All dynamic sizes, with their names in a context, which has fields of its own beside them."""
+    """The context fields of all dynamic sizes; always prefixed, as a context has fields of its own."""
     inputs: Mapping[str, str]
     outputs: Mapping[str, str]
     input_sizes: Mapping[str, str]
-    """The sizes of inputs, with their fields beside these."""
+    """The fields of the inputs' sizes."""
     output_sizes: Mapping[str, str]
 
 
 def names_of(program: Program) -> InterfaceNames:
-    """The names of a program."""
+    """The interface names of a program."""
     sizes = {size: field("s_", size, place) for place, size in enumerate(program.sizes)}
     sizes |= {size: f"s_{size}" for size in program.sizes if not program.is_named(size)}
     taken = {*program.inputs, *program.outputs}

@@ -1,6 +1,6 @@
-"""Tensors of the model whose elements are stored in another order: a permutation, with zeros where it is padded.
+"""Model tensors stored in another element order: a permutation, with zeros as padding.
 
-Nothing here knows why a target wants an order; it only maps elements to positions.
+Knows nothing of why a target wants an order; it only maps elements to positions.
 """
 
 from collections.abc import Sequence
@@ -12,15 +12,15 @@ import numpy as np
 from openinfer.dtypes import Array
 
 Strides = tuple[tuple[int, int], ...]
-"""The extents and strides of indices in the tensor; the last index runs fastest."""
+"""Extents and strides in the tensor that make up an index; the last varies fastest."""
 
 
 @dataclass(frozen=True)
 class Digit:
-    """A digit of an index of the tensor: ``extent`` values, of which each one more counts ``weight``."""
+    """A digit of a tensor index: it has ``extent`` values, and each increment adds ``weight`` to the index."""
 
     index: int
-    """Which of the indices."""
+    """The number of the index that it is a digit of."""
     extent: int
     weight: int
 
@@ -29,10 +29,10 @@ class Digit:
 class Packing:
     """A permutation of the elements of a tensor, with padding.
 
-    An element is chosen by indices, each of which runs over one or several axes of the tensor, from ``first`` on. An
-    axis of the stored tensor is a number made of digits of these indices, the last digit fastest. Where the digits give
-    an index that the tensor does not have, a zero is stored. With ``flip`` the first bit of each byte is the other one,
-    except in these zeros.
+    Indices select an element; each runs over one or several axes of the tensor, starting at offset ``first``. An axis
+    of the stored tensor is a number made of digits of these indices, the last digit varying fastest. Where the digits
+    form an index outside the tensor, a zero is stored. ``flip`` inverts the most significant bit of each byte, except
+    in these zeros.
     """
 
     first: int
@@ -40,7 +40,7 @@ class Packing:
     axes: tuple[tuple[Digit, ...], ...]
     flip: bool = False
     words: str = field(default="", compare=False)
-    """The order in words."""
+    """A description of the order."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -48,7 +48,7 @@ class Packing:
         return tuple(prod(digit.extent for digit in axis) for axis in self.axes)
 
     def packed(self, tensor: Array) -> Array:
-        """The elements of a tensor as they are stored.
+        """The elements of a tensor in stored order.
 
         >>> columns = (Digit(1, 2, 2),), (Digit(0, 2, 1),), (Digit(1, 2, 1),)
         >>> Packing(0, (((2, 1),), ((3, 2),)), columns).packed(np.arange(6)).tolist()
@@ -80,7 +80,7 @@ def _index(digits: Sequence[Digit], number: int) -> Array:
 
 
 def _offsets(strides: Strides) -> Array:
-    """Where the values of an index lie in the tensor."""
+    """The offset in the tensor of each value of an index."""
     offsets = np.zeros(1, np.int64)
     for extent, stride in strides:
         offsets = (offsets[:, None] + np.arange(extent)[None, :] * stride).reshape(-1)

@@ -1,7 +1,7 @@
-"""Positions: the steps of a program numbered backwards, those of a block where it is first called.
+"""Numbers the steps of a program backwards; a block gets its positions at the first call encountered.
 
-A step, all that is in it and the blocks that it is the first to call have positions one after the other. A block that
-is called again has its positions elsewhere: what is alive at such a call is alive there too.
+A step, the steps inside it and the blocks that it is the first to call have consecutive positions. Any further call of
+a block refers to positions elsewhere: what is live at such a call is live there too.
 """
 
 from bisect import bisect_left, bisect_right
@@ -11,7 +11,7 @@ from openinfer.synth.program.interval_set import IntervalSet
 from openinfer.synth.program.ir import BranchStep, CallStep, LoopStep, Mark, Program, Step
 
 _MOST_INTERVALS = 32
-"""What is alive at many calls of scattered blocks counts as alive between the nearest of them as well."""
+"""Values live at many calls of scattered blocks also count as live in the smallest gaps between them."""
 
 
 def called_by(step: Step) -> tuple[str, ...]:
@@ -26,7 +26,7 @@ def called_by(step: Step) -> tuple[str, ...]:
 
 
 class Positions:
-    """Where each step is, and what lies elsewhere but belongs to it. Marks have no positions of their own."""
+    """The position of each step, and those elsewhere that belong to it. Marks have no positions of their own."""
 
     def __init__(self, program: Program) -> None:
         self.steps: list[Step] = []
@@ -36,7 +36,7 @@ class Positions:
         self._last: dict[int, int] = {}
         self._regions: dict[str, tuple[int, int]] = {}
         self._calls: dict[int, list[str]] = {}
-        """Where blocks are called that have their positions elsewhere."""
+        """By the position of a call: the blocks it runs that have their positions elsewhere."""
         self._called: dict[str, dict[str, None]] = {}
         self._number(program)
         self._reach = self._reaches()
@@ -44,33 +44,33 @@ class Positions:
         self._tree = _Tree([_union(*(self._reach[name] for name in self._calls[place])) for place in self._places])
 
     def first(self, step: Step) -> int:
-        """The position of a step; of a mark, that of the next step before it."""
+        """The position of a step; for a mark, that of the step before it."""
         return self._first[id(step)]
 
     def last(self, step: Step) -> int:
-        """The last of the positions of a step and all that is in it."""
+        """The last position of a step and everything inside it."""
         return self._last[id(step)]
 
     def body(self, loop: LoopStep) -> tuple[int, int]:
-        """The first and the last position of a loop's body; the last is less if it is empty."""
+        """The first and last position of a loop's body; last < first if it is empty."""
         return self.first(loop) + 1, self.last(loop)
 
     def region(self, block: str) -> tuple[int, int]:
-        """The first and the last position of a block; the last is less if it has no steps."""
+        """The first and last position of a block; last < first if it has no steps."""
         return self._regions[block]
 
     def reach(self, block: str) -> IntervalSet:
-        """All positions at which something is alive that is alive while a block runs."""
+        """The positions of a block and of everything it calls."""
         return self._reach[block]
 
     def elsewhere(self, first: int, last: int) -> Iterator[IntervalSet]:
-        """The positions of blocks that are called between two positions and have their own elsewhere."""
+        """The positions elsewhere of blocks that are called between two positions."""
         begin, end = bisect_left(self._places, first), bisect_right(self._places, last)
         return self._tree.between(begin, end)
 
     def _number(self, program: Program) -> None:
-        """Steps in the order of a backward walk, with an explicit stack: calls may nest deeper than Python's limit."""
-        # What is to be done: a step to number, a step or block that ends, or a block to enter from a call.
+        """Number steps in a backward walk. The stack is explicit: calls may exceed Python's recursion limit."""
+        # Work items: a step to number, the end of a step or block, or a block to enter from a call.
         todo: list[tuple[str, Step | None, str]] = [("enter", None, "entry")]
         order: list[str] = []
         while todo:
@@ -113,7 +113,7 @@ class Positions:
 
 
 def _union(*sets: IntervalSet) -> IntervalSet:
-    """All positions of some sets, and those between the nearest intervals if these would be too many."""
+    """The union of sets; the smallest gaps are filled if it has too many intervals."""
     if len(sets) == 1:
         return sets[0]
     found = IntervalSet()
@@ -129,7 +129,7 @@ def _union(*sets: IntervalSet) -> IntervalSet:
 
 
 class _Tree:
-    """A segment tree of unions: the union of any range of sets is made of a few of them."""
+    """A segment tree of unions: the union of any range of sets is made of a few nodes."""
 
     def __init__(self, leaves: list[IntervalSet]) -> None:
         self._levels = [leaves]

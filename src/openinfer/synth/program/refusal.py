@@ -1,21 +1,21 @@
-"""Why two kernels do not become one: a record with the words of the report. Nothing reads the words back."""
+"""Why two kernels are not fused: a record with the wording of the report. Nothing parses the words."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why two kernels do not become one.
+    """Why two kernels are not fused.
 
     >>> Refusal("node {} says fuse = false", (3,)).text
     'node 3 says fuse = false'
     """
 
     words: str
-    """A clause; each ``{}`` in it stands for one of the numbers."""
+    """A clause with a ``{}`` for each number."""
     numbers: tuple[int, ...] = ()
 
     @property
     def text(self) -> str:
-        """The clause with its numbers."""
+        """The clause with its numbers filled in."""
         return self.words.format(*self.numbers)

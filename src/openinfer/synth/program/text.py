@@ -1,8 +1,7 @@
-"""Programs as text, for people and tests: what a step of the pipeline has made of a graph.
+"""Prints programs, for people and tests: what a pipeline step has made of a graph.
 
-Names are those of the generated code: ``t4`` is a value, ``k0`` a kernel, which is shown once however often it is
-called. The number behind ``#`` is the node of the graph that a line comes from. Marks, which compute nothing, are not
-shown.
+Names match the generated code: ``t4`` is a value, ``k0`` a kernel, which is printed once even if called repeatedly. The
+number after ``#`` is the graph node that a line comes from. Marks, which compute nothing, are not printed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -38,7 +37,7 @@ from openinfer.synth.program.ir import (
 
 
 def bound_text(bound: BoundGraph) -> str:
-    """A bound graph: its sizes, what every variable is and comes from, and the canonical source."""
+    """A bound graph: its sizes, the type and origin of every variable, and the canonical source."""
     lines = [f"size {name} = {value}" for name, value in sorted(bound.sizes.items())]
     lines += [f"size {name} <= {value}" for name, value in sorted(bound.bounds.items())]
     for variable in bound.vars.values():
@@ -187,7 +186,7 @@ def _table(table: Table) -> str:
 
 
 def operand_text(operand: StepOperand) -> str:
-    """An operand of a step: the name of a value, or which tensors of the model it is."""
+    """An operand of a step: the name of a value, or the model tensors it may be."""
     if isinstance(operand, Value):
         return operand.name
     part = "" if operand.part == "data" else f"{operand.part} of "

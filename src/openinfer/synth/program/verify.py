@@ -1,6 +1,6 @@
-"""What every program must satisfy, whichever pass made it: kernels are sound, operands fit, values exist when read.
+"""Verifies programs, whichever pass made them: kernels are sound, operands fit, values are written before use.
 
-Problems are sentences for the people who write passes; a program that has some never reaches a target.
+Problems are messages for pass authors; a program that has any never reaches a target.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,13 +33,13 @@ class InvariantError(AssertionError):
 
 
 class Verifier:
-    """Checks programs between passes; kernels that it has found sound it does not look at again."""
+    """Checks programs between passes; skips kernels that it has already verified."""
 
     def __init__(self) -> None:
         self._sound: dict[int, Kernel] = {}
 
     def verified(self, program: Program, after: str) -> Program:
-        """The program, if nothing is wrong with it; else an error that names the step it comes from."""
+        """The program if it is valid; otherwise raises an error that names the step that produced it."""
         problems = list(self.problems(program))
         if problems:
             message = f"after {after}: " + "; ".join(problems[:5])
@@ -47,7 +47,7 @@ class Verifier:
         return program
 
     def problems(self, program: Program) -> Iterator[str]:
-        """The problems of a program, in words."""
+        """The problems of a program, as sentences."""
         if "entry" not in program.blocks:
             yield "there is no block 'entry'"
         writers: dict[Value, str] = {}
@@ -105,7 +105,7 @@ class Verifier:
 
 
 def _called(step: CallStep, params: BlockParams) -> Iterator[str]:
-    """What is wrong with what a block is called with."""
+    """Mismatches between a block's parameters and a call's arguments."""
     if len(step.integers) != len(params.indices):
         yield f"{step.block!r} has {counted(len(params.indices), 'index')} and is called with {len(step.integers)}"
     for role, wanted, given in (("argument", params.args, step.args), ("result", params.results, step.results)):
@@ -133,14 +133,14 @@ def _fits(kernel: Kernel, role: str, buffers: Sequence[Buffer], operands: Sequen
 
 
 def _can_be_same(one: Sequence[int], other: Sequence[int]) -> bool:
-    """Whether two shapes are equal, or a run has made sure of it: lengths of slices have bounds of their own."""
+    """Whether shapes may be equal: a run checks symbolic extents, and lengths of slices have their own bounds."""
     return len(one) == len(other) and all(
         left == right or is_symbolic(left) or is_symbolic(right) for left, right in zip(one, other, strict=True)
     )
 
 
 def _read_before_written(program: Program, steps: Sequence[Step], where: str) -> Iterator[str]:
-    """Values that are read before anything has written them. Homes have values before a block begins."""
+    """Reads of values that are not written yet. Homes have values before a block starts."""
     inputs = {*program.inputs.values(), *(one for params in program.params.values() for one in params.args)}
 
     def walk(body: Sequence[Step], known: set[Value]) -> Iterator[str]:

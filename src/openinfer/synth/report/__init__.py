@@ -1,1 +1,1 @@
-"""What people read about a plan: costs, the arena, the roofline, profiles."""
+"""Reports about a plan: costs, the arena, the roofline, profiles."""

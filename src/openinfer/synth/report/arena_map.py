@@ -1,4 +1,4 @@
-"""What a memory plan says to people and to plan.json: figures, lifetimes, and a picture of time against address."""
+"""Renders a memory plan: figures and lifetimes for plan.json, and a picture of time against address."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ def describe(requests: Sequence[Request], placement: Placement) -> dict[str, Any
 
 
 def _fullest(alive: Sequence[int]) -> int | None:
-    """The first position at which the most bytes are alive."""
+    """The first position with the most live bytes."""
     return alive.index(max(alive)) if alive else None
 
 
@@ -53,7 +53,7 @@ _MARKS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
 
 def arena_text(requests: Sequence[Request], placement: Placement, width: int = 72, height: int = 16) -> str:
-    """The arena as characters: positions from left to right, addresses from the bottom up, a letter for each request.
+    """The arena as text: positions from left to right, addresses from the bottom up, a letter for each request.
 
     >>> two = [Request(64, ((0, 1),), "a"), Request(128, ((1, 2),), "b"), Request(64, ((2, 3),), "c")]
     >>> print(arena_text(two, Placement((0, 64, 0), 192, 192, 64, True), height=3))
@@ -84,11 +84,11 @@ def arena_text(requests: Sequence[Request], placement: Placement, width: int = 7
 _LEFT, _TOP, _RIGHT, _BOTTOM = 84, 58, 24, 164
 _USUAL_WIDTH, _MOST_WIDTH = 1000, 4000
 _NAMED_COLUMN = 26
-"""The width of a position that has room for a name along its height."""
+"""The width of a position that has room for a vertical name."""
 _LINE = 13
-"""The height of a line of text, which turned names on the axis are apart at least."""
+"""The height of a line of text, which is the minimum distance of rotated names on the axis."""
 _NAME = 24
-"""The most characters of a name on the axis of time."""
+"""The most characters of a name on the time axis."""
 _COLOURS = (
     "#4e79a7",
     "#f28e2b",
@@ -114,9 +114,9 @@ def arena_svg(
 ) -> str:
     """The arena as a picture: time to the right, address upwards, a rectangle for each interval of a lifetime.
 
-    ``positions`` are names of the positions, for the axis. The fullest position is shaded and its owners are outlined;
-    the line over everything is what is alive. A request's name, place and size appear when it is pointed at. Without
-    a width, many positions make it wider, so that each can be named.
+    ``positions`` are the names of positions, for the axis. The fullest position is shaded and the requests live there
+    are outlined; the line on top shows the live bytes. Hovering over a request shows its name, offset and size. Without
+    a width, the picture grows with the number of positions so that each can be named.
     """
     count = len(live_bytes(requests, placement.alignment))
     width = width or min(max(_USUAL_WIDTH, _LEFT + _RIGHT + count * _NAMED_COLUMN), _MOST_WIDTH)
@@ -157,7 +157,7 @@ class _Piece:
 
 
 class _Picture:
-    """The parts of the picture, in its coordinates."""
+    """The elements of the picture, in its coordinates."""
 
     def __init__(self, requests: Sequence[Request], placement: Placement, width: int, height: int) -> None:
         self._requests = requests
@@ -179,7 +179,7 @@ class _Picture:
         return self._height - _BOTTOM - address * self._row
 
     def heading(self) -> list[str]:
-        """What it is, in figures."""
+        """The heading, with the key figures."""
         own = self._placement
         gap = f"{size_text(own.gap)} above the bound" if own.gap else "the bound is met"
         if own.gap and own.is_optimal:
@@ -194,7 +194,7 @@ class _Picture:
         ]
 
     def addresses(self) -> list[str]:
-        """The axis of addresses, with lines across."""
+        """The address axis, with grid lines."""
         parts = []
         for address in _ticks(self._placement.peak, 6):
             y = self._y(address)
@@ -206,14 +206,14 @@ class _Picture:
         return parts
 
     def shade(self) -> list[str]:
-        """The fullest position."""
+        """The shading of the fullest position."""
         if self._fullest is None:
             return []
         x, y, height = self._x(self._fullest), self._y(self._placement.peak), self._row * self._placement.peak
         return [f'<rect x="{x:.1f}" y="{y:.1f}" width="{self._column:.1f}" height="{height:.1f}" fill="#fbe3e4"/>']
 
     def _pieces(self) -> Iterator[_Piece]:
-        """One rectangle for each interval of a lifetime; the owners of the peak last, as their outline stands out."""
+        """One rectangle per interval of a lifetime; those at the peak come last, to keep their outlines visible."""
         pairs = [(number, request) for number, request in enumerate(self._requests) if request.nbytes]
         for number, request in sorted(pairs, key=lambda pair: self._owns(pair[1])):
             offset = self._placement.offsets[number]
@@ -223,7 +223,7 @@ class _Picture:
                 yield _Piece(number, request, (first, last), x, y, (last + 1 - first) * self._column, size * self._row)
 
     def rectangles(self) -> list[str]:
-        """The requests."""
+        """The requests' rectangles."""
         parts = []
         for one in self._pieces():
             stroke = 'stroke="#b3262d" stroke-width="1.6"' if self._owns(one.request) else 'stroke="#fff"'
@@ -256,7 +256,7 @@ class _Picture:
         return self._fullest is not None and request.is_alive(self._fullest)
 
     def alive(self) -> list[str]:
-        """How much is alive at each position."""
+        """The curve of live bytes."""
         corners = [
             corner
             for position, nbytes in enumerate(self._live)
@@ -266,7 +266,7 @@ class _Picture:
         return [f'<polyline points="{points}" fill="none" stroke="#222" stroke-width="1.2" stroke-dasharray="4 3"/>']
 
     def bound(self) -> list[str]:
-        """The line below which no arena ends."""
+        """The line of the lower bound."""
         y = self._y(self._placement.lower_bound)
         end = self._end
         return [
@@ -275,7 +275,7 @@ class _Picture:
         ]
 
     def times(self, names: Sequence[str]) -> list[str]:
-        """The axis of time."""
+        """The time axis."""
         base = self._y(0)
         parts = [_line(self._x(0), base, self._end, base, 'stroke="#333"')]
         most = max(int((self._end - self._x(0)) / _LINE), 1)
@@ -294,7 +294,7 @@ class _Picture:
 
 
 def _short(text: str, room: int) -> str:
-    """A label in so many letters: what it is called in the graph, in parentheses, stays longest.
+    """A label shortened to ``room`` letters; the graph's name, in parentheses, is kept longest.
 
     >>> [_short("t24 (h10)", room) for room in (9, 8, 2)]
     ['t24 (h10)', 'h10', 'h~']
@@ -305,7 +305,7 @@ def _short(text: str, room: int) -> str:
 
 
 def _plain(text: str) -> str:
-    """A text that can stand in the picture, in ASCII, whatever is in it."""
+    """The text escaped for the picture, in ASCII."""
     return (
         escape("".join(one if one.isprintable() else "?" for one in text)).encode("ascii", "xmlcharrefreplace").decode()
     )

@@ -1,15 +1,15 @@
-"""A circuit in words: how many clocks a step takes, where they go, how much lanes are used, what to look at first."""
+"""Describes a circuit: the clocks of a step, where they go, lane utilization, and what to look at first."""
 
 from typing import Any
 
 from openinfer.errors import counted
 
 _SHOWN = 6
-"""Nodes of a kernel that are named."""
+"""The most nodes of a kernel to list."""
 
 
 def circuit_text(facts: dict[str, Any]) -> str:
-    """A line for each kernel, the one that takes most clocks marked; ``facts`` is the part of a plan about the circuit.
+    """A line per kernel, then the kernel with the most clocks; ``facts`` is the circuit section of a plan.
 
     >>> kernel = {"name": "net_k0_add", "calls": 1, "clocks": 60, "nodes": ["line 3: op add(x, x) >> y"]}
     >>> print(circuit_text({"clocks": 80, "kernels": [kernel]}))
@@ -41,7 +41,7 @@ def circuit_text(facts: dict[str, Any]) -> str:
 
 
 def _first(nodes: list[str]) -> str:
-    """The nodes of a kernel that is called once, or the first of those that share it."""
+    """The first nodes of a kernel, and the number of further ones."""
     shown = "; ".join(nodes[:_SHOWN])
     return shown if len(nodes) <= _SHOWN else f"{shown}; and {counted(len(nodes) - _SHOWN, 'node')} more"
 

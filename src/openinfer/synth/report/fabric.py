@@ -1,4 +1,4 @@
-"""What a circuit takes of an FPGA: the clocks of a step, cells, memories, multipliers, and how fast it may run."""
+"""The resources of a circuit on an FPGA: the clocks of a step, cells, memories, multipliers, and its top speed."""
 
 import json
 import re
@@ -7,27 +7,27 @@ from dataclasses import dataclass, field
 from typing import Any
 
 _COUNTED = re.compile(r"^ {5}([A-Za-z$_]\w*) +(\d+)$", re.MULTILINE)
-"""A line of the statistics of yosys: a cell, and how many there are."""
+"""A line of yosys statistics: a cell, and its count."""
 
 
 @dataclass(frozen=True)
 class CircuitFootprint:
-    """What tools say of a circuit; None, or nothing, for what was not measured."""
+    """Measurements of a circuit; None or empty for what was not measured."""
 
     clocks: int | None = None
-    """Of a step whose inputs are 0, as the circuit counts them in a simulation."""
+    """The clocks of a step with all inputs 0, as the circuit counts them in simulation."""
     used: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
-    """Of each thing that the device has, how many are taken and how many there are, by the names of the tools."""
+    """For each resource, under the tools' name: the number used, and the number available."""
     hertz: float | None = None
     unmeasured: tuple[str, ...] = ()
 
     def facts(self) -> dict[str, Any]:
-        """All of it as plain values."""
+        """The measurements as plain values."""
         used = {name: {"used": own, "available": most} for name, (own, most) in self.used.items()}
         return {"clocks": self.clocks, "used": used, "hertz": self.hertz, "unmeasured": list(self.unmeasured)}
 
     def text(self) -> str:
-        """It in lines.
+        """The measurements as lines of text.
 
         >>> print(CircuitFootprint(120, {"ICESTORM_LC": (900, 5280)}, 22.4e6).text())
         on the device
@@ -51,7 +51,7 @@ def _amount(name: str, own: int, most: int | None) -> str:
 
 
 def mapped_cells(statistics: str) -> dict[str, tuple[int, int | None]]:
-    r"""The cells that yosys counts in the whole design, which stands last.
+    r"""The cells of the whole design, whose statistics yosys prints last.
 
     >>> mapped_cells("=== a ===\n\n     SB_LUT4          1\n=== net ===\n\n     SB_LUT4         12\n")
     {'SB_LUT4': (12, None)}
@@ -61,7 +61,7 @@ def mapped_cells(statistics: str) -> dict[str, tuple[int, int | None]]:
 
 
 def routed(report: str) -> tuple[dict[str, tuple[int, int | None]], float | None]:
-    """What nextpnr's report says: what is taken, and the least of the clocks that were reached, in hertz.
+    """The resources used according to nextpnr's report, and the lowest achieved clock, in hertz.
 
     >>> routed('{"fmax": {"clk": {"achieved": 22.5}}, "utilization": {"LC": {"used": 3, "available": 9}}}')
     ({'LC': (3, 9)}, 22500000.0)

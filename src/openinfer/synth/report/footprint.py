@@ -1,4 +1,4 @@
-"""What a program takes of a microcontroller: code, stack, RAM, flash, and the instructions of a step."""
+"""The footprint of a program on a microcontroller: code, stack, RAM, flash, and the instructions of a step."""
 
 import re
 from collections.abc import Mapping
@@ -6,17 +6,16 @@ from dataclasses import dataclass
 from typing import Any
 
 LEVEL = "-O3"
-"""What a project's Makefile asks for."""
+"""The optimization level of a project's Makefile."""
 _NODE = re.compile(r'^node: \{ title: "([^"]+)" label: "[^"]*?(?:\\n(\d+) bytes \((\w+)[^"]*)?"', re.MULTILINE)
 _EDGE = re.compile(r'^edge: \{ sourcename: "([^"]+)" targetname: "([^"]+)"', re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Footprint:
-    """What a program takes of a device, in bytes; None for what was not measured.
+    """The memory a program uses on a device, in bytes; None for what was not measured.
 
-    ``stack`` is that of a step, without the functions that the compiler itself brings. ``unmeasured`` says why
-    something is missing.
+    ``stack`` is that of a step, without the compiler's own support functions. ``unmeasured`` explains what is missing.
     """
 
     compiler: str | None
@@ -28,27 +27,27 @@ class Footprint:
     weights: int
     instructions: int
     is_counted: bool
-    """Whether an emulator counted the instructions; otherwise they are an estimate."""
+    """Whether an emulator counted the instructions; otherwise they are estimated."""
     unmeasured: tuple[str, ...] = ()
 
     @property
     def ram(self) -> int:
-        """Memory that is written: what is known of it."""
+        """Writable memory, as far as known."""
         return self.arena + self.state + (self.context or 0) + (self.stack or 0)
 
     @property
     def flash(self) -> int:
-        """Memory that is not: what is known of it."""
+        """Read-only memory, as far as known."""
         return (self.code or 0) + self.weights
 
     def facts(self) -> dict[str, Any]:
-        """All of it as plain values."""
+        """The footprint as plain values."""
         own = {name: getattr(self, name) for name in ("compiler", "code", "stack", "context")}
         counted = {"instructions": self.instructions, "is_counted": self.is_counted}
         return {**own, "ram": self.ram, "flash": self.flash, **counted, "unmeasured": list(self.unmeasured)}
 
     def text(self) -> str:
-        """It in lines."""
+        """The footprint as lines of text."""
         with_what = f" ({self.compiler}, {LEVEL})" if self.compiler else ""
         known = {"arena": self.arena, "state": self.state, "context": self.context, "stack": self.stack}
         parts = ", ".join(f"{what} {size:,}" for what, size in known.items() if size is not None)
@@ -69,9 +68,9 @@ def _bytes(size: int | None) -> str:
 
 
 def deepest(graph: str, entry: str) -> int | None:
-    """The deepest that the stack can be in a function and all it calls, from call graphs of gcc.
+    """The maximum stack depth of a function including its callees, from gcc's call graphs.
 
-    None where a frame has no fixed size, or functions call each other.
+    None if a frame has no fixed size, or functions are recursive.
     """
     frames = {title: int(size) for title, size, _ in _NODE.findall(graph) if size}
     if any(kind not in ("", "static") for _, _, kind in _NODE.findall(graph)) or entry not in frames:

@@ -1,4 +1,4 @@
-"""What notebooks show of a plan."""
+"""Renders a plan for notebooks."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,7 +8,7 @@ from openinfer.oinf.report import size_text
 
 
 def plan_html(title: str, sizes: Mapping[str, Any], kernels: Sequence[Mapping[str, Any]], picture: str) -> str:
-    """A plan: what it takes of memory, its kernels with their costs, and the arena as a picture."""
+    """A plan: its memory use, its kernels with their costs, and a picture of the arena."""
     memory = [(name, size_text(sizes[name])) for name in ("arena", "state", "weights")]
     rows = [
         (

@@ -1,6 +1,6 @@
-"""``Profile``: how long steps and their kernels took, and how far that is from what the machine can do.
+"""``Profile``: the times of steps and their kernels, compared with what the machine can do.
 
-Arithmetic on times and costs alone; measuring them happens elsewhere.
+Only computes with times and costs; measuring happens elsewhere.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,7 +16,7 @@ from openinfer.synth.report.roofline import Bound, Roofline
 
 @dataclass(frozen=True)
 class NodePlace:
-    """A node of the graph: its index, its text, and its line in the source."""
+    """A node of the graph: its index, its text, and its source line."""
 
     index: int
     text: str
@@ -29,23 +29,23 @@ class NodePlace:
 
 @dataclass(frozen=True)
 class Times:
-    """How long something took, in seconds, each time it was done."""
+    """The durations of repeated runs, in seconds."""
 
     all: tuple[float, ...]
 
     @property
     def median(self) -> float:
-        """Half of the times are shorter."""
+        """The median."""
         return float(np.median(self.all))
 
     @property
     def least(self) -> float:
-        """The shortest."""
+        """The minimum."""
         return min(self.all)
 
     @property
     def middle(self) -> tuple[float, float]:
-        """The ends of the middle half.
+        """The first and third quartiles.
 
         >>> Times((4.0, 1.0, 2.0, 3.0, 9.0)).middle
         (2.0, 4.0)
@@ -60,55 +60,55 @@ class Times:
 
 @dataclass(frozen=True)
 class KernelProfile:
-    """What the calls of a kernel took in each step, all of them together."""
+    """The total time of a kernel's calls in each step."""
 
     name: str
-    """The function, as the source calls it."""
+    """The name of the function in the source."""
     nodes: tuple[NodePlace, ...]
     calls: int
-    """How often a step calls it."""
+    """The number of calls in a step."""
     threads: int
-    """In how many parts it runs at the same time."""
+    """The number of slices that run in parallel."""
     cost: Cost
-    """What all these calls do, at the sizes that the steps had."""
+    """The cost of all these calls, at the sizes that the steps had."""
     times: Times
     shares: tuple[float, ...]
-    """Of the time of each step."""
+    """Their share of the time of each step."""
     roofline: Roofline
 
     @property
     def seconds(self) -> float:
-        """The time in a step, in the median."""
+        """The median time per step."""
         return self.times.median
 
     @property
     def share(self) -> float:
-        """The share of a step's time, in the median."""
+        """The median share of a step's time."""
         return float(np.median(self.shares))
 
     @property
     def operations_per_second(self) -> float:
-        """How fast it computes."""
+        """The compute throughput."""
         return self.cost.operations / self.seconds if self.seconds else 0.0
 
     @property
     def bytes_per_second(self) -> float:
-        """How fast it moves what it must at least move."""
+        """The throughput of the bytes that it must at least move."""
         return self.cost.nbytes / self.seconds if self.seconds else 0.0
 
     @property
     def bound(self) -> Bound:
-        """What would limit it, were it as fast as it can be."""
+        """The limiting resource at the roofline."""
         return self.roofline.bound(self.cost)
 
     @property
     def efficiency(self) -> float:
-        """The least time over the time it took: 1 is the roofline. Operands found in a nearer cache can give more."""
+        """Roofline time over actual time: 1 is the roofline. Operands in a nearer cache can exceed it."""
         return self.roofline.seconds(self.cost) / self.seconds if self.seconds else 0.0
 
     @property
     def gain(self) -> float:
-        """The seconds that a step would be shorter, were it at its roofline."""
+        """The seconds that a step would save if this kernel ran at its roofline."""
         return max(self.seconds - self.roofline.seconds(self.cost), 0.0)
 
     def facts(self) -> dict[str, Any]:
@@ -134,32 +134,32 @@ class KernelProfile:
 
 @dataclass(frozen=True)
 class Profile:
-    """Where the time of a step goes; steps are alike: the same inputs, and the same state before each."""
+    """A breakdown of the time of a step. All steps have the same inputs and start from the same state."""
 
     name: str
     device: str
     isa: str
     roofline: Roofline
     kernels: tuple[KernelProfile, ...]
-    """Every kernel that is a function, whoever calls it."""
+    """Every kernel function, over all its call sites."""
     calls: tuple[KernelProfile, ...]
-    """Every place that calls one, which may do so in a loop: what stands for the same nodes."""
+    """Every call site, which may be in a loop."""
     timed: Times
-    """Whole steps while kernels were timed."""
+    """Whole steps with kernel timers."""
     untimed: Times
-    """Whole steps while they were not."""
+    """Whole steps without kernel timers."""
     restores_state: bool
-    """Whether there is persistent memory, which was put back before each step."""
+    """Whether there is persistent memory, which was restored before each step."""
 
     @property
     def overhead(self) -> float:
-        """By which part of itself a step was longer for being timed, in the median of steps that followed another."""
+        """The relative overhead of timing, as the median over pairs of consecutive steps."""
         pairs = zip(self.timed.all, self.untimed.all, strict=True)
         return float(np.median([one / other for one, other in pairs])) - 1.0
 
     @property
     def between(self) -> float:
-        """The seconds of a step outside of kernels: copies, tables, control flow, and the clock."""
+        """The seconds of a step outside of kernels: copies, tables, control flow, and the timers."""
         inside = (fsum(parts) for parts in zip(*(one.times.all for one in self.calls), strict=True))
         if not self.calls:
             return self.timed.median
@@ -167,7 +167,7 @@ class Profile:
 
     @property
     def first(self) -> KernelProfile | None:
-        """The kernel to look at first: where most time is left to gain. None where every one is at its roofline."""
+        """The kernel to look at first, with the most time to gain. None if every kernel is at its roofline."""
         found = max(self.kernels, key=lambda one: one.gain, default=None)
         return found if found is not None and found.gain > 0 else None
 
@@ -197,7 +197,7 @@ class Profile:
 
 
 def joined(calls: Sequence[KernelProfile]) -> KernelProfile:
-    """Several calls of the same kernel as one: in each step the sum of theirs."""
+    """Merge several calls of the same kernel: sums their times in each step."""
     first = calls[0]
     nodes = {node.index: node for one in calls for node in one.nodes}
     return KernelProfile(

@@ -1,6 +1,6 @@
-"""A plan as plain data and as text: kernels with their cost, the fusion ledger, the arena.
+"""A plan as plain data and as text: kernels with their costs, the fusion ledger, the arena.
 
-``openinfer synth --report`` prints it; what it says is for people, the facts are for programs.
+``openinfer synth --report`` prints the text, which is for people; the facts are for programs.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,14 +24,14 @@ from openinfer.synth.program.positions import Positions
 from openinfer.synth.report.arena_map import arena_text, describe
 
 _MOST_ROWS = 40
-"""The most values of the arena that are listed; the facts have them all."""
+"""The most arena values to list in the text; the facts have all of them."""
 
 
 # --- facts ------------------------------------------------------------------------------------------------------------
 
 
 def kernel_facts(program: Program, arch: DeviceArch) -> list[dict[str, Any]]:
-    """Every kernel call in the order of the blocks, with the nodes it computes and its cost."""
+    """Every kernel call, in block order, with its nodes and its cost."""
     nodes = {node.index: node for node in program.bound.graph.walk()}
     found = []
     for block, steps in program.blocks.items():
@@ -55,22 +55,22 @@ def kernel_facts(program: Program, arch: DeviceArch) -> list[dict[str, Any]]:
 
 
 def _tile_facts(kernel: Kernel) -> list[dict[str, Any]]:
-    """How the products of a kernel are computed, as schedules decided."""
+    """The tiles that schedules chose for the products of a kernel."""
     found = [one.template for one in walk_loops(kernel.body) if isinstance(one, Contraction)]
     return [template.facts for template in found if template is not None]
 
 
 def _calls(program: Program, steps: Sequence[Step], calls: int | None) -> Iterator[tuple[KernelStep, int | None]]:
-    """Kernel steps, and how often a run of their block calls each; None where only the run knows."""
+    """Kernel steps, and the number of calls of each per run of their block; None if only known at run time."""
     for step in steps:
         if isinstance(step, KernelStep):
             yield step, calls
         elif isinstance(step, LoopStep):
-            rounds = _rounds(program, step)
-            yield from _calls(program, step.body, None if calls is None or rounds is None else calls * rounds)
+            trips = _trip_count(program, step)
+            yield from _calls(program, step.body, None if calls is None or trips is None else calls * trips)
 
 
-def _rounds(program: Program, loop: LoopStep) -> int | None:
+def _trip_count(program: Program, loop: LoopStep) -> int | None:
     sizes = program.bound.sizes
     try:
         return max(evaluate(loop.end, sizes.__getitem__) - evaluate(loop.start, sizes.__getitem__), 0)
@@ -79,13 +79,13 @@ def _rounds(program: Program, loop: LoopStep) -> int | None:
 
 
 def node_facts(node: Node) -> dict[str, Any]:
-    """A node: its index, its text, and its line in the source."""
+    """A node: its index, its text, and its source line."""
     place = node.span.facts() if node.span is not None else {}
     return {"index": node.index, "text": node_head(node), "line": place.get("line")}
 
 
 def _roofline(operations: int, nbytes: int, arch: DeviceArch) -> float | None:
-    """The least time that the device needs, if its description says how fast it is."""
+    """The roofline time, if the device's description gives its speed."""
     compute, memory = arch.cpu.flops_per_second, arch.memory.bandwidth_bytes_per_second
     if not compute or not memory:
         return None
@@ -114,7 +114,7 @@ def inexact_facts(program: Program, inexact: Sequence[InexactNode]) -> list[dict
 
 
 def unmet_facts(program: Program, arch: DeviceArch) -> list[dict[str, Any]]:
-    """Constraints that the device cannot obey: nodes, or all of a block, placed where it is not."""
+    """Constraints that cannot be met: nodes, or all nodes of a block, placed on another device type."""
     found = []
     for block in program.bound.graph.blocks.values():
         for node in walk(block.nodes):
@@ -126,7 +126,7 @@ def unmet_facts(program: Program, arch: DeviceArch) -> list[dict[str, Any]]:
 
 
 def arena_requests(program: Program, memory: MemoryPlan) -> tuple[list[Request], Placement]:
-    """The arena as its planner saw it: what needs memory when, and where it was put.
+    """The arena as the planner saw it: the requests for memory, and their placement.
 
     Positions are those of ``arena_positions``; labels name the variables that a value holds.
     """
@@ -138,7 +138,7 @@ def arena_requests(program: Program, memory: MemoryPlan) -> tuple[list[Request],
     requests = [
         Request(
             max(root.nbytes, 1),
-            # Liveness counts positions from the last step, since it walks backwards.
+            # Liveness numbers positions from the last step, since it walks backwards.
             tuple(memory.classes.occupied(root).reversed(last)),
             _label(root, variables.get(root, {})),
         )
@@ -148,7 +148,7 @@ def arena_requests(program: Program, memory: MemoryPlan) -> tuple[list[Request],
 
 
 def arena_positions(program: Program) -> list[str]:
-    """What happens at each position of the arena's map, from first to last; a loop stands behind its body."""
+    """The name of each position of the arena's map, from first to last; a loop comes after its body."""
     return [_position(step) for step in reversed(Positions(program).steps)]
 
 
@@ -179,7 +179,7 @@ def _label(value: Value, variables: Iterable[str]) -> str:
 
 
 def arena_facts(program: Program, memory: MemoryPlan) -> dict[str, Any]:
-    """The memory plan; ``peak_owners`` are what fills the arena where it is fullest."""
+    """The memory plan; ``peak_owners`` are the values live at the fullest position."""
     return {**describe(*arena_requests(program, memory)), "positions": arena_positions(program)}
 
 
@@ -187,7 +187,7 @@ def arena_facts(program: Program, memory: MemoryPlan) -> dict[str, Any]:
 
 
 def kernels_text(kernels: Sequence[dict[str, Any]]) -> str:
-    """A line for each kernel call, and below it one for each tile and for each node it computes."""
+    """A line for each kernel call, followed by one for each of its tiles and nodes."""
     lines = ["kernels"]
     width = max((len(one["name"]) for one in kernels), default=0)
     for one in kernels:
@@ -211,7 +211,7 @@ def _line(node: dict[str, Any]) -> str:
 
 
 def ledger_text(ledger: Sequence[dict[str, Any]]) -> str:
-    """What was fused and what was not, and why: a node that computes a value, and one that reads it."""
+    """What was fused and what was not, and why, as pairs of a producer and a reader."""
     fused = [entry for entry in ledger if entry["fused"]]
     refused = [entry for entry in ledger if not entry["fused"]]
     saved = size_text(sum(entry["bytes_saved"] for entry in fused))
@@ -225,7 +225,7 @@ def ledger_text(ledger: Sequence[dict[str, Any]]) -> str:
 
 
 def inexact_text(inexact: Sequence[dict[str, Any]]) -> str:
-    """What is less exact, as the user allows."""
+    """The nodes that are less exact, as allowed by the user."""
     lines = [f"less exact, as allowed: {len(inexact)}"]
     for one in inexact:
         lines += [f"  {_line(one['node'])}{one['node']['text']}", f"      {one['form']}: errors up to {one['bound']}"]
@@ -233,7 +233,7 @@ def inexact_text(inexact: Sequence[dict[str, Any]]) -> str:
 
 
 def unmet_text(unmet: Sequence[dict[str, Any]]) -> str:
-    """Constraints that were not obeyed."""
+    """Constraints that were not met."""
     lines = [f"constraints not obeyed: {len(unmet)}"]
     for one in unmet:
         lines += [f"  {_line(one['node'])}{one['node']['text']}", f"      {one['reason']}"]
@@ -252,7 +252,7 @@ def files_text(files: Mapping[str, str | bytes]) -> str:
 
 
 def above_bound(memory: MemoryPlan) -> str:
-    """How far an arena is from the least that its values need where they are most."""
+    """The distance of an arena from its lower bound."""
     if not memory.gap:
         return "exactly the lower bound"
     share = 100 * memory.gap / memory.lower_bound
@@ -260,7 +260,7 @@ def above_bound(memory: MemoryPlan) -> str:
 
 
 def arena_report(program: Program, memory: MemoryPlan) -> str:
-    """The arena: how large, why, and a map of it."""
+    """The arena: its size, what determines it, and a map."""
     requests, placement = arena_requests(program, memory)
     facts = describe(requests, placement)
     lines = [f"arena: {memory.peak:,} bytes, {above_bound(memory)}"]

@@ -1,4 +1,4 @@
-"""How fast a machine is at best: the roofline that kernels are held against."""
+"""The roofline model: the peak speed of a machine, against which kernels are compared."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -10,9 +10,10 @@ Bound = Literal["compute", "memory"]
 
 @dataclass(frozen=True)
 class Roofline:
-    """What a machine does in a second at best: operations on f32, and bytes that it reads.
+    """The peak rates of a machine per second: f32 operations, and bytes read.
 
-    ``nbytes`` are read repeatedly, so that they come from the nearest memory that holds them: a cache, or main memory.
+    ``nbytes`` is the working set of the bandwidth measurement, which determines the cache level or memory it comes
+    from.
 
     >>> slow = Roofline(operations=1e9, bandwidth=1e9, threads=1, nbytes=4096)
     >>> slow.seconds(Cost(2_000_000, 500_000, 500_000)), slow.bound(Cost(2_000_000, 500_000, 500_000))
@@ -25,11 +26,11 @@ class Roofline:
     nbytes: int
 
     def seconds(self, cost: Cost) -> float:
-        """The least time for that many operations and bytes."""
+        """The roofline time of a cost."""
         return max(cost.operations / self.operations, cost.nbytes / self.bandwidth)
 
     def bound(self, cost: Cost) -> Bound:
-        """Which of the two is the limit."""
+        """The limiting resource."""
         return "compute" if cost.operations / self.operations > cost.nbytes / self.bandwidth else "memory"
 
     def best(self, other: "Roofline") -> "Roofline":

@@ -1,1 +1,1 @@
-"""Emitted code at work: written to disk, compiled, loaded, called, timed and traced."""
+"""Runs emitted code: writes it to disk, compiles, loads, calls, times and traces it."""

@@ -1,4 +1,4 @@
-"""Compiling generated code on this machine, and loading it: into the cache, or into a temporary folder without one."""
+"""Compiles generated code on this machine and loads it: into the cache, or into a temporary folder without one."""
 
 import ctypes
 import hashlib
@@ -38,12 +38,11 @@ def library_of(
     shaders: Mapping[str, str] | None = None,
     kernel_flags: Sequence[str] = (),
 ) -> ctypes.CDLL:
-    """The shared library made from some files, compiled unless the cache has it, and loaded.
+    """Load the shared library made from some files; it is compiled unless the cache has it.
 
-    Builds of the same library wait for each other; a library that was damaged is built again. Where the cache cannot
-    be written, a temporary folder takes its place, which is removed once the library is loaded. ``shaders`` are those
-    files of the code that become headers first, and what each is called in its header; ``kernel_flags`` are for the
-    compiler of kernels, where sources have some.
+    Concurrent builds of the same library wait for each other; a damaged library is rebuilt. If the cache cannot be
+    written, a temporary folder is used, and removed once the library is loaded. ``shaders`` maps shader files to the
+    names of the headers they are compiled to; ``kernel_flags`` are for the CUDA compiler, if any source needs it.
     """
     compiler, flags = _found(cc), (*flags, *_own_flags())
     job = _Job(code, sources, (compiler, *flags), libraries, shaders or {}, kernel_flags)
@@ -67,7 +66,7 @@ def library_of(
 
 
 def _found(cc: str) -> str:
-    """The absolute path of a compiler: it runs in another folder."""
+    """The absolute path of a compiler, as it runs in another folder."""
     path = shutil.which(cc)
     if path is None:
         message = f"there is no C compiler {cc!r} to build with"
@@ -77,24 +76,24 @@ def _found(cc: str) -> str:
 
 
 def _own_flags() -> tuple[str, ...]:
-    """What the environment adds to every command: warnings are errors only there, as a later compiler has new ones."""
+    """Flags that the environment adds to every command. Only these make warnings errors: new compilers add warnings."""
     return tuple(os.environ.get("OPENINFER_CFLAGS", "").split())
 
 
 @cache
 def tool_version(compiler: str) -> str:
-    """What distinguishes a compiler from others: where it is and what it says of itself."""
+    """Identifies a compiler: its path and version output."""
     return f"{compiler} {run_program([compiler, '--version'], None).output[:500]}"
 
 
 @cache
 def _loaded_copy(library: Path, _record: bytes) -> ctypes.CDLL:
-    """A library that does not depend on its file any more: loaded code is paged in when it is needed."""
+    """A library loaded from a private copy, so that its file may change: loaded code is paged in on demand."""
     copy = library.with_name(f"{uuid4().hex}.so")
     try:
         try:
             shutil.copyfile(library, copy)
-        except OSError:  # the cache can only be read, or is full
+        except OSError:  # the cache is read-only or full
             return _loaded(library)
         return _loaded(copy)
     finally:
@@ -115,7 +114,7 @@ def _loaded(library: Path) -> ctypes.CDLL:
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """A folder that is removed afterwards."""
+    """A temporary folder, which is removed afterwards."""
     try:
         folder = Path(tempfile.mkdtemp(prefix="openinfer-"))
     except OSError as error:
@@ -139,7 +138,7 @@ def _no_room(error: OSError) -> OpenInferError:
 
 @dataclass(frozen=True)
 class _Job:
-    """What is compiled, and by which command."""
+    """A compilation: the code and the command."""
 
     code: Mapping[str, str]
     sources: Sequence[str]
@@ -150,11 +149,11 @@ class _Job:
 
     @property
     def has_kernels(self) -> bool:
-        """Whether some sources are in CUDA."""
+        """Whether any source is in CUDA."""
         return any(one.endswith(_KERNELS) for one in self.sources)
 
     def compile(self, folder: Path) -> None:
-        """Write the code into a folder, and compile it there; ``OSError`` where files cannot be written."""
+        """Write the code into a folder and compile it there; ``OSError`` if files cannot be written."""
         for path, text in self.code.items():
             target = folder / path
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -172,7 +171,7 @@ class _Job:
             raise _not_compiled(ended)
 
     def _with_kernels(self) -> Iterator[Sequence[str]]:
-        """The commands where some sources are in CUDA, whose compiler has the other one compile for the host."""
+        """The commands for sources that include CUDA; nvcc uses the C compiler for host code."""
         compiler, *flags = self.command
         start = (kernel_compiler(), "-ccbin", compiler, "-Xcompiler", "-fPIC", "-Isrc", "-Iinclude")
         told = [word for flag in flags for word in ("-Xcompiler", flag)]
@@ -193,7 +192,7 @@ _NVCC = "nvcc"
 
 
 def kernel_compiler() -> str:
-    """The absolute path of the compiler of CUDA."""
+    """The absolute path of the CUDA compiler."""
     path = shutil.which(_NVCC)
     if path is None:
         message = f"there is no {_NVCC!r}, which compiles kernels of CUDA"
@@ -208,12 +207,12 @@ _GLSLANG = "glslangValidator"
 
 
 def missing_vulkan(message: str, package: str) -> MissingExtraError:
-    """The error of a machine that lacks something which Vulkan needs, and the package that has it."""
+    """The error for a missing Vulkan prerequisite, with the package that provides it."""
     return MissingExtraError(Diagnostic(Code.NO_GPU, message, None, f"apt-get install {package}"))
 
 
 def shader_compiler() -> str:
-    """The absolute path of the compiler of shaders."""
+    """The absolute path of the shader compiler."""
     path = shutil.which(_GLSLANG)
     if path is None:
         raise missing_vulkan(f"there is no {_GLSLANG!r}, which compiles shaders", "glslang-tools")
@@ -221,14 +220,14 @@ def shader_compiler() -> str:
 
 
 def compile_shaders(shaders: Mapping[str, str], folder: Path) -> None:
-    """Make headers of shaders, in the folder ``build``."""
+    """Compile shaders to headers in the folder ``build``."""
     (folder / "build").mkdir(exist_ok=True)
     for path, name in shaders.items():
         compile_shader(path, folder, ("-Ishaders", "--vn", name, "-o", f"build/{name}.h"))
 
 
 def compile_shader(path: str, folder: Path, options: Sequence[str]) -> None:
-    """Compile a shader of a folder."""
+    """Compile a shader in a folder."""
     ended = run_program([shader_compiler(), "-V", "--target-env", "vulkan1.2", *options, path], folder)
     if ended.status:
         said = without_colours(ended.output)[:_MOST_SAID]
@@ -236,14 +235,14 @@ def compile_shader(path: str, folder: Path, options: Sequence[str]) -> None:
 
 
 def require_headers(errors: str) -> None:
-    """Refuse to go on where a compiler did not find Vulkan."""
+    """Raise an error if the compiler did not find Vulkan."""
     if "vulkan/vulkan.h" in errors or "-lvulkan" in errors:
         raise missing_vulkan("the compiler finds no headers or no loader of Vulkan", "libvulkan-dev")
 
 
 @dataclass(frozen=True)
 class EndedProgram:
-    """A program that has run: its exit status, and what it said."""
+    """A finished program: its exit status and output."""
 
     program: str
     status: int
@@ -251,7 +250,7 @@ class EndedProgram:
     errors: str
 
     def told(self) -> str:
-        """Why it failed, in its own words if it had any."""
+        """The reason of the failure: the program's own messages if there are any."""
         lines = self.errors[:_MOST_SAID].splitlines()[:_MOST_LINES]
         said = "\n".join(printable(line) for line in lines)
         if self.status < 0:
@@ -264,7 +263,7 @@ def _signal_name(number: int) -> str:
 
 
 def run_program(command: Sequence[str], folder: Path | None) -> EndedProgram:
-    """Run a program, in a folder that then has its temporary files too. An interrupt ends all that it has started."""
+    """Run a program, with its temporary files in ``folder``. An interrupt kills all processes it has started."""
     program = command[0]
     try:
         process = subprocess.Popen(  # noqa: S603  (the user's own compiler)
@@ -284,7 +283,7 @@ def run_program(command: Sequence[str], folder: Path | None) -> EndedProgram:
         output, errors = process.communicate()
     except BaseException:
         os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()  # until no process holds the pipes: then nothing writes files any more
+        process.communicate()  # until no process holds the pipes: then no more files are written
         raise
     return EndedProgram(program, process.returncode, _text(output), _text(errors))
 

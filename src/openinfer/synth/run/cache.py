@@ -1,7 +1,7 @@
-"""The cache of compiled modules: a folder for each, named by the hash of what the module was made from.
+"""The cache of compiled modules: one folder per module, named by the hash of its inputs.
 
-A library that is loaded is code that runs. So the cache must be the user's own, and a library is loaded only if it is,
-byte for byte, the one that was built: what is damaged is built again.
+Loading a library runs its code. The cache must therefore belong to the user, and a library is loaded only if it is byte
+for byte the one that was built; a damaged one is rebuilt.
 """
 
 import fcntl
@@ -28,16 +28,16 @@ _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 def cache_folder() -> Path | None:
-    """Where compiled modules are kept: ``OPENINFER_CACHE``, or the usual folder for caches.
+    """The folder of compiled modules: ``OPENINFER_CACHE``, or the usual cache folder.
 
-    Everything in it can be made again, so it can be deleted at any time. None where the user has no home.
+    Everything in it can be rebuilt, so it can be deleted at any time. None if the user has no home.
     """
     own = os.environ.get("OPENINFER_CACHE")
     if own:
         if not os.path.isabs(own):
             raise _unsafe(own, "its path is not absolute", "OPENINFER_CACHE must begin with a slash")
         return Path(own)
-    # A relative XDG_CACHE_HOME does not count, as its specification says.
+    # A relative XDG_CACHE_HOME is ignored, as its specification demands.
     root = os.environ.get("XDG_CACHE_HOME", "")
     home = _home()
     if os.path.isabs(root):
@@ -56,7 +56,7 @@ def _home() -> str:
 
 
 def own_cache() -> Path:
-    """The cache, made if need be; ``OSError`` where that cannot be. One that others could put code into is refused."""
+    """The cache folder, created if necessary (else ``OSError``). One that others could write to is an error."""
     folder = cache_folder()
     if folder is None:
         message = "there is no home folder"
@@ -79,25 +79,25 @@ def _unsafe(path: str, reason: str, advice: str) -> ExecutionError:
 
 @dataclass(frozen=True)
 class CacheEntry:
-    """The folder of one module, which no other process changes meanwhile."""
+    """The folder of one module, locked against other processes."""
 
     folder: Path
     name: str = LIBRARY
-    """What its file is called."""
+    """The name of its file."""
 
     @property
     def library(self) -> Path:
-        """Where the library is, if it is there."""
+        """The path of the library, whether it exists or not."""
         return self.folder / self.name
 
     @property
     def record(self) -> bytes:
-        """What was written down about the library when it was put there."""
+        """The record of the library's content, written when it was stored."""
         with _opened(self.folder / _RECORD) as file:
             return file.read(_MOST_RECORD)
 
     def is_whole(self) -> bool:
-        """Whether the library is there, and is the one that was put there."""
+        """Whether the library exists and is unchanged since it was stored."""
         try:
             record = self.record
             with _opened(self.library) as file:
@@ -124,7 +124,7 @@ class CacheEntry:
             shutil.rmtree(place, ignore_errors=True)
 
     def keep(self, library: Path) -> None:
-        """Make a library of the workplace the one of this entry, flushed to disk with a record of its content."""
+        """Move a library from the workplace into this entry, flushed to disk with a record of its content."""
         _flush(library)
         for name in (self.name, _RECORD):
             if (self.folder / name).is_dir():
@@ -140,9 +140,9 @@ class CacheEntry:
 
 @contextmanager
 def cache_entry(digest: str, name: str = LIBRARY) -> Iterator[CacheEntry]:
-    """The entry of a digest, locked: whoever else wants it waits. An entry that stays empty is removed.
+    """The locked entry of a digest; other processes wait. An entry that stays empty is removed.
 
-    ``OSError`` where the cache cannot be written or locked.
+    Raises ``OSError`` if the cache cannot be written or locked.
     """
     folder = own_cache() / digest
     descriptor = _locked(folder)
@@ -157,7 +157,7 @@ def cache_entry(digest: str, name: str = LIBRARY) -> Iterator[CacheEntry]:
 
 
 def _locked(folder: Path) -> int:
-    """A descriptor of an entry's folder with a lock on it; one that others could write to is emptied first."""
+    """A locked descriptor of an entry's folder; one that others could write to is emptied first."""
     for _ in range(_ATTEMPTS):
         with suppress(FileExistsError):
             folder.mkdir(mode=0o700)
@@ -165,7 +165,7 @@ def _locked(folder: Path) -> int:
             descriptor = os.open(folder, _OPEN_FOLDER)
         except FileNotFoundError:
             continue
-        except OSError:  # it is something else, or unreadable
+        except OSError:  # not a folder, or unreadable
             _remove(folder)
             continue
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -186,7 +186,7 @@ def _is_at(folder: Path, descriptor: int) -> bool:
 
 
 def _remove(path: Path) -> None:
-    """Remove whatever is there."""
+    """Remove a file, link or folder."""
     with suppress(FileNotFoundError):
         if path.is_dir() and not path.is_symlink():
             path.chmod(0o700)
@@ -196,7 +196,7 @@ def _remove(path: Path) -> None:
 
 
 def _opened(path: Path) -> BinaryIO:
-    """A file to read; a link is refused, and a pipe has nothing in it."""
+    """A file opened for reading; fails on links, and does not block on pipes."""
     return open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK))
 
 

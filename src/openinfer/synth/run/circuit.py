@@ -1,4 +1,4 @@
-"""Circuits at work: simulated by GHDL, behind the driver in C and the executor's verbs."""
+"""Runs circuits: simulated by GHDL, behind the C driver and the executor's verbs."""
 
 import contextlib
 import ctypes
@@ -20,7 +20,7 @@ from openinfer.synth.run.traced import TracedModule
 from openinfer.synth.targets.project import RunnableProject
 
 _TRACES = "-gtraces=true"
-"""The circuit is made for traces."""
+"""The option that builds the circuit for tracing."""
 
 
 class SimulatedProject(RunnableProject, Protocol):
@@ -28,7 +28,7 @@ class SimulatedProject(RunnableProject, Protocol):
 
     @property
     def rtl(self) -> Mapping[str, str]:
-        """The circuit, in the order in which files are analysed."""
+        """The circuit, in the order in which files are analyzed."""
 
     @property
     def bench(self) -> Mapping[str, str]:
@@ -36,13 +36,13 @@ class SimulatedProject(RunnableProject, Protocol):
 
     @property
     def memory_files(self) -> Mapping[str, str]:
-        """What the bench reads: the weights that are outside of the circuit."""
+        """Files that the test bench reads: the weights that are outside of the circuit."""
 
 
 def built_circuit(
     project: SimulatedProject, cc: str, flags: Sequence[str], trace: TraceLevel
 ) -> "CircuitModule | TracedCircuitModule":
-    """A project as a module of this process, whose steps run in a simulation; one that is traced stops after nodes."""
+    """A module whose steps run in a simulation; a traced one stops after each node."""
     if trace is TraceLevel.OFF:
         return CircuitModule(project, compiled(project, cc, flags), GhdlSimulation(project))
     library = compiled(project, cc, (*flags, *project.trace_flags))
@@ -59,7 +59,7 @@ def ghdl() -> str:
 
 
 class GhdlSimulation:
-    """A circuit in a simulator, whose register bus is reached by lines of text."""
+    """A circuit in a simulator; its register bus is accessed through lines of text."""
 
     def __init__(self, project: SimulatedProject, *options: str) -> None:
         folder = Path(tempfile.mkdtemp(prefix="openinfer-"))
@@ -72,7 +72,7 @@ class GhdlSimulation:
         analysed = run_program([ghdl(), "-a", "--std=08", "-Werror", *texts], folder)
         if analysed.status:
             raise _broken(analysed.errors or analysed.output)
-        # Some builds of GHDL make a program of the circuit first; others do that while they run it.
+        # Some builds of GHDL compile the circuit here; others do that at run time.
         elaborated = run_program([ghdl(), "-e", "--std=08", f"{project.name}_tb"], folder)
         if elaborated.status:
             raise _broken(elaborated.errors or elaborated.output)
@@ -83,16 +83,16 @@ class GhdlSimulation:
             stderr=subprocess.DEVNULL,
             cwd=folder,
         )
-        # Not __del__: among objects that are collected together, the process could be gone before it is ended.
+        # Not __del__: when a cycle is collected, the process object could be finalized before it is ended.
         weakref.finalize(self, _end, self._process)
 
     def tell(self, line: str) -> None:
-        """Write a command, which is carried out in its turn."""
+        """Write a command, which is carried out in order."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{line}\n".encode("ascii"))
 
     def ask(self, line: str) -> str:
-        """Write a command that is answered."""
+        """Write a command and return its answer."""
         self.tell(line)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -103,21 +103,21 @@ class GhdlSimulation:
         return answer.decode("ascii").strip()
 
     def write(self, _user: Any, register: int, data: Any, count: int) -> None:
-        """The driver writes bytes to a register."""
+        """Driver callback: write bytes to a register."""
         self.tell(f"w {register:02x} {bytes(data[:count]).hex()}")
 
     def read(self, _user: Any, register: int, data: Any, count: int) -> None:
-        """The driver reads bytes of a register."""
+        """Driver callback: read bytes from a register."""
         found = bytes.fromhex(self.ask(f"r {register:02x} {count}"))
         ctypes.memmove(data, found, count)
 
     def wait(self, _user: Any) -> None:
-        """The driver waits for the end of a step."""
+        """Driver callback: wait for the end of a step."""
         self.tell("g")
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Nobody has a simulation any more."""
+    """End a simulation that is no longer used."""
     process.kill()
     with contextlib.suppress(BrokenPipeError):
         process.communicate()
@@ -134,7 +134,7 @@ _WAIT = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 
 
 class _Bus(ctypes.Structure):
-    """The struct that the driver is attached to."""
+    """The struct that connects the driver to a bus."""
 
     _fields_ = (("bus_write", _WRITE), ("bus_read", _WRITE), ("bus_wait", _WAIT), ("user", ctypes.c_void_p))
 
@@ -149,13 +149,13 @@ class CircuitModule(CompiledModule):
         super().__init__(project, library)
 
     def another(self, *, state_of: CompiledModule | None = None) -> "CircuitModule":
-        """A further module of the same circuit, in a simulation of its own; states are not shared between circuits."""
+        """Another module of the same circuit, in a simulation of its own; circuits cannot share states."""
         _require_own_state(state_of)
         return CircuitModule(self._circuit, self._library, GhdlSimulation(self._circuit))
 
     @property
     def cycles(self) -> int:
-        """The clocks that the last step has taken, by the circuit's own count."""
+        """The clocks that the last step took, as counted by the circuit."""
         return _cycles(self._instance)
 
 
@@ -171,19 +171,19 @@ class TracedCircuitModule(TracedModule):
         super().__init__(project, library, level)
 
     def another(self, *, state_of: CompiledModule | None = None) -> "TracedCircuitModule":
-        """A further module of the same circuit, in a simulation of its own; states are not shared between circuits."""
+        """Another module of the same circuit, in a simulation of its own; circuits cannot share states."""
         _require_own_state(state_of)
         simulation = GhdlSimulation(self._circuit, _TRACES)
         return TracedCircuitModule(self._circuit, self._library, simulation, self._level)
 
     @property
     def cycles(self) -> int:
-        """The clocks that the last step has taken, those included in which the circuit waited to be looked at."""
+        """The clocks that the last step took, including those in which the circuit waited to be inspected."""
         return _cycles(self._instance)
 
 
 def _attached(project: SimulatedProject, library: ctypes.CDLL, simulation: GhdlSimulation) -> _Bus:
-    """The driver reaches this simulation from now on; what it calls lives as long as what is returned."""
+    """Attach the driver to this simulation; the returned struct keeps the callbacks alive."""
     calls = (_WRITE(_caught(simulation.write)), _WRITE(_caught(simulation.read)), _WAIT(_caught(simulation.wait)))
     bus = _Bus(*calls, None)
     getattr(library, f"{project.name}_attach")(ctypes.byref(bus))
@@ -203,7 +203,7 @@ def _cycles(instance: Instance) -> int:
 
 
 def _caught(function: Callable[..., None]) -> Callable[..., int]:
-    """A callback that says whether it could not do what it should."""
+    """Wraps a callback to return 1 if it fails, else 0."""
 
     def called(*args: Any) -> int:
         try:

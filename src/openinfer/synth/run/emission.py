@@ -1,10 +1,10 @@
-"""Writing a project into a folder: afterwards it is the old project, the new one, or one that refuses to build.
+"""Writes a project into a folder; at any time it holds the old project, the new one, or one that refuses to build.
 
-Everything is first written beside the project. Then ``src/kernels.c``, which every build compiles, is replaced by a
-file that no compiler takes, the other files by the new ones, and at last ``src/kernels.c`` by the new one. Only names
-change while the project is neither the old nor the new one, and a build that falls into that time fails.
+Everything is first staged beside the project. Then ``src/kernels.c``, which every build compiles, is replaced by a file
+that no compiler accepts, the other files by the new ones, and finally ``src/kernels.c`` by the new one. Only renames
+happen while the project is neither old nor new, and a build during that time fails.
 
-Files that are not the project's are left alone, and nothing is written through a symbolic link.
+Files that do not belong to the project are left alone, and nothing is written through symbolic links.
 """
 
 import errno
@@ -24,7 +24,7 @@ from openinfer.oinf.atomic import Sink, write_failed
 
 _STAGING = ".openinfer-new"
 _GATES = ("src/kernels.c", "src/device.c", "rtl/oi.vhd")
-"""The files of which every build compiles one: with it the project becomes the new one."""
+"""Every build compiles one of these files: replacing it makes the project the new one."""
 _CLOSED = b'#error "this project was not written to its end: write it again, with openinfer synth or plan.emit"\n'
 _BANNER = b"Made by OpenInfer"
 _DEVICE_FILES = (
@@ -42,13 +42,13 @@ _SHADERS = "shaders"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.EBADF, errno.EINVAL)
-"""What file systems answer that know no locks on folders."""
+"""Errors of file systems that cannot lock folders."""
 _NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EACCES, errno.ENXIO)
-"""Why a file cannot be read that is not one of ours."""
+"""Errors of reading a file that is not one of ours."""
 
 
 def write_project(folder: str | os.PathLike[str], files: Mapping[str, bytes]) -> list[Path]:
-    """Write the files of a project, by their paths in it, into a folder, which is made if need be."""
+    """Write the files of a project, by relative path, into a folder, which is created if necessary."""
     place = os.fspath(folder)
     try:
         with _opened(place) as target:
@@ -71,20 +71,20 @@ def _swap(place: str, staged: "_Staged") -> None:
 
 @dataclass
 class _Target:
-    """The folder of a project, and those in it, held by their descriptors so that no link can take their place."""
+    """A project folder and its subfolders, held open by descriptors so that no link can replace them."""
 
     root: int
     folders: dict[str, int] = field(default_factory=dict)
     made: list[str] = field(default_factory=list)
-    """Folders that were not there before."""
+    """Folders that did not exist before."""
 
     def at(self, path: str) -> tuple[int, str]:
-        """The descriptor of the folder of a file, and the file's name in it."""
+        """The descriptor of a file's folder, and the file's name in it."""
         folder, _, name = path.rpartition("/")
         return (self.folder(folder) if folder else self.root), name
 
     def folder(self, name: str) -> int:
-        """The descriptor of a folder, which is made if need be."""
+        """The descriptor of a folder, which is created if necessary."""
         if name not in self.folders:
             try:
                 os.mkdir(name, dir_fd=self.root)
@@ -95,19 +95,19 @@ class _Target:
         return self.folders[name]
 
     def require_writable(self, files: Mapping[str, bytes]) -> None:
-        """Refuse what cannot be replaced before anything is."""
+        """Raise an error if any file cannot be replaced, before any is."""
         for path in files:
             where, name = self.at(path)
             _require(name, where, stat.S_IFREG, "a regular file", path)
 
     def stale(self, files: Mapping[str, bytes]) -> list[str]:
-        """Files of the project that was here before which the new one does not have."""
+        """Files of the previous project that the new one does not have."""
         names = [path for old in self._old_name() for path in (f"include/{old}.h", f"src/{old}.c")]
         known = (*_GATES, *names, *_OPTIONAL, *self._shaders())
-        return [path for path in known if path not in files and _BANNER in self._beginning(path, 200)]
+        return [path for path in known if path not in files and _BANNER in self._head(path, 200)]
 
     def _shaders(self) -> list[str]:
-        """The shaders of the project that was here before, and of whoever else has put some there."""
+        """The shader files in the folder, of the previous project or anything else."""
         try:
             descriptor = os.open(_SHADERS, _FOLDER, dir_fd=self.root)
         except OSError as error:
@@ -121,12 +121,12 @@ class _Target:
 
     def _old_name(self) -> list[str]:
         try:
-            name = json.loads(self._beginning("plan.json", 1 << 26))["name"]
+            name = json.loads(self._head("plan.json", 1 << 26))["name"]
         except (ValueError, KeyError, TypeError, RecursionError):
             return []
         return [name] if isinstance(name, str) and re.fullmatch("[a-z][a-z0-9_]*", name) else []
 
-    def _beginning(self, path: str, count: int) -> bytes:
+    def _head(self, path: str, count: int) -> bytes:
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         try:
             with open(path, "rb", opener=lambda name, _: os.open(name, flags, dir_fd=self.root)) as file:
@@ -138,7 +138,7 @@ class _Target:
 
     @contextmanager
     def staged(self, files: Mapping[str, bytes]) -> Iterator["_Staged"]:
-        """The files, written beside the project and flushed to disk; whatever happens, nothing of that is left."""
+        """Stage the files beside the project, flushed to disk; the staging folder is always removed."""
         _remove_staging(self.root)
         try:
             os.mkdir(_STAGING, 0o700, dir_fd=self.root)
@@ -157,7 +157,7 @@ class _Target:
 
 @dataclass(frozen=True)
 class _Staged:
-    """A project that is complete beside the one that it replaces."""
+    """A complete project, staged beside the one that it replaces."""
 
     target: _Target
     descriptor: int
@@ -183,7 +183,7 @@ class _Staged:
             os.close(descriptor)
 
     def swap(self) -> None:
-        """Put the files in the places of the old ones."""
+        """Replace the old files by the new ones."""
         gate = next(path for path in _GATES if path in self.paths)
         folder = gate.rpartition("/")[0]
         self._move("", gate)
@@ -199,7 +199,7 @@ class _Staged:
         self._move(gate, gate)
         self._flush(folder)
         for folder in {path.rpartition("/")[0] for path in self.stale}:
-            with suppress(OSError):  # there are other files in it
+            with suppress(OSError):  # other files are left in it
                 os.rmdir(folder, dir_fd=self.target.root)
 
     def _move(self, path: str, to: str) -> None:
@@ -213,7 +213,7 @@ class _Staged:
 
 @contextmanager
 def _opened(place: str) -> Iterator[_Target]:
-    """The folder, locked against others who want to write a project; folders that were made for nothing are removed."""
+    """The project folder, locked against other writers; after an error, folders created here are removed."""
     path = place.rstrip("/") or ("/" if place else ".")
     if os.path.islink(path):
         message = "it is a symbolic link; give the folder that it points to"
@@ -233,7 +233,7 @@ def _opened(place: str) -> Iterator[_Target]:
                 os.rmdir(path)
         raise
     finally:
-        with ExitStack() as closing:  # all of them, even if closing one fails
+        with ExitStack() as closing:  # close all, even if closing one fails
             for descriptor in (target.root, *target.folders.values()):
                 closing.callback(os.close, descriptor)
 
@@ -250,7 +250,7 @@ def _lock(root: int) -> None:
 
 
 def _require(name: str, where: int, kind: int, wanted: str, path: str = "") -> int | None:
-    """The mode of something in a folder, which must be of a kind; None where there is nothing."""
+    """The mode of a folder entry, which must be of the given kind; None if it does not exist."""
     try:
         mode = os.stat(name, dir_fd=where, follow_symlinks=False).st_mode
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""How a step of compiled code is interrupted: by a signal, or by a call from another thread.
+"""Interrupts steps of compiled code: by a signal, or by a call from another thread.
 
-While compiled code runs, the interpreter does not: a signal only leaves a mark. So the code asks now and then whether
-to go on, and the interpreter gets the chance to run the handlers of signals that have come.
+The interpreter does not run while compiled code does: a signal only sets a flag. The code therefore polls now and then
+whether to go on, which lets the interpreter run the handlers of pending signals.
 """
 
 import ctypes
@@ -15,23 +15,23 @@ _Asked = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 
 
 class Watch:
-    """What compiled code asks, and what came of it."""
+    """The callback that compiled code polls, and its outcome."""
 
     def __init__(self) -> None:
         self.is_wanted = False
-        """Whether the step is to end."""
+        """Whether the step should end."""
         self.raised: BaseException | None = None
-        """What a signal's handler has raised while the code was running."""
+        """The exception that a signal handler raised while the code was running."""
         answers = _answers(self)
         next(answers)
         self.callback = _Asked(answers.send)
 
 
 def _answers(watch: Watch) -> Generator[int, object, None]:
-    """1 to end the step, 0 to go on.
+    """Yields 1 to end the step, 0 to go on.
 
-    The interpreter runs handlers when it begins to run a function, before any ``try`` in it, and ctypes would print
-    and forget what they raise. A generator goes on inside its ``try``.
+    The interpreter runs handlers on entry to a function, before any ``try`` in it, and ctypes would print and drop what
+    they raise. A generator resumes inside its ``try``.
     """
     answer = 0
     while True:
@@ -47,10 +47,9 @@ def _answers(watch: Watch) -> Generator[int, object, None]:
 
 @contextmanager
 def deferred_interrupt(watch: Watch) -> Iterator[None]:
-    """Ctrl-C waits until the code has returned, and asks it to.
+    """Defers Ctrl-C until the code has returned, and asks the code to end.
 
-    For code that calls Python functions all the time: where one of these happens to run, the handler's exception would
-    be lost.
+    For code that calls Python functions all the time: the handler's exception would be lost if it ran in one of these.
     """
     handler = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(handler):

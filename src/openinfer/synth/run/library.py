@@ -18,18 +18,18 @@ _DRIVERS = {
     "cuda": "a GPU of NVIDIA with its driver, of the architecture that the device file names; nvidia-smi shows it",
     "vulkan": "a driver that runs on every machine: apt-get install mesa-vulkan-drivers",
 }
-"""What a program needs that finds no device, by what its code is written for."""
+"""The advice for a program that finds no device, by programming interface."""
 
 
 def compiled(project: RunnableProject, cc: str, flags: Sequence[str]) -> ctypes.CDLL:
-    """The library of a project: compiled into the cache, unless it is there, and loaded."""
+    """Load the library of a project; it is compiled unless the cache has it."""
     own = (*flags, *project.build_options.flags)
     kernels = project.kernel_flags
     return library_of(project.code(), project.sources, cc, own, project.libraries, project.shaders, kernels)
 
 
 def structure(name: str, fields: Sequence[Field]) -> type[ctypes.Structure]:
-    """A struct of the header, as ctypes sees it."""
+    """A struct of the header as a ctypes type."""
     kinds: list[tuple[str, Any]] = []
     for field in fields:
         match field.kind:
@@ -57,7 +57,7 @@ class Instance:
         self.function("last_error").restype = ctypes.c_char_p
 
     def function(self, name: str) -> Any:
-        """A function of the library, by its name without the project's."""
+        """A function of the library, by its name without the project prefix."""
         return getattr(self._library, f"{self._name}_{name}")
 
     def tell(self, name: str, *args: Any) -> None:
@@ -77,18 +77,18 @@ class Instance:
         name, text = list(DEVICE_STATUS)[status], self.function("last_error")(ctypes.byref(self.context)).decode()
         code, span = OF_STATUS.get(name, Code.BAD_VALUE), None
         if name == "ERROR_BUSY":
-            text = DEVICE_STATUS[name]  # the last error is that of another call
+            text = DEVICE_STATUS[name]  # the last error belongs to another call
         elif self.context.status == status:
             failure = self._failures[self.context.failure]
             code, span = failure.mistake.code, self._spans.get(failure.node)
         raise ExecutionError(Diagnostic(code, text, span, self._advice.get(name)))
 
     def heap(self, table: int) -> int:
-        """The address of the memory of a table that grows, or 0; the next call can move it."""
+        """The address of the heap memory of a growing table, or 0; the next call can move it."""
         return self.context.heap[table] or 0
 
     def reserve(self, table: int, cells: Sequence[int]) -> None:
-        """Memory for a number of cells along each axis of a table that grows."""
+        """Reserve memory for a number of cells along each axis of a growing table."""
         ends = (ctypes.c_int64 * len(cells))(*cells)
         if self.function("reserve")(ctypes.byref(self.context), ctypes.c_int(table), ends):
             raise ExecutionError(Diagnostic(Code.OUT_OF_MEMORY, "there is no memory for the tables of the state"))

@@ -1,7 +1,7 @@
-"""Weights as a mapped file of the cache: pages come from disk when a step reads them, and go when memory is short.
+"""Weights as a memory-mapped file in the cache: pages are read from disk on use, and evicted when memory is short.
 
-The file is written a tensor at a time, so that neither writing nor reading it needs memory for all of it. Its name is a
-hash of the model and of where everything lies; it appears under it when it is complete.
+The file is written one tensor at a time, so neither writing nor reading it needs memory for all of it. Its name is a
+hash of the model and the layout, and it appears under that name only when complete.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ _WRITTEN = 64 << 20
 
 
 def mapped_weights(project: RunnableProject) -> Array:
-    """The weights of a project, read-only, in a file that no memory is held for."""
+    """The weights of a project, mapped read-only from a file."""
     try:
         with cache_entry(_digest(project), _NAME) as entry:
             if not _is_whole(entry.library, project.placed.weights.size):
@@ -37,7 +37,7 @@ def mapped_weights(project: RunnableProject) -> Array:
 
 
 def _digest(project: RunnableProject) -> str:
-    """What two projects with the same bytes of weights have in common."""
+    """A hash that is equal for projects with the same bytes of weights."""
     layout = project.placed.weights
     places = [(key, piece.offset, piece.nbytes) for key, piece in layout.pieces.items()]
     folded = [hashlib.sha256(one.raw().data).hexdigest() for _, one in sorted(project.program.folded.items())]
@@ -50,7 +50,7 @@ def _is_whole(path: Path, nbytes: int) -> bool:
 
 
 def _write(path: Path, project: RunnableProject) -> None:
-    """Write the file and flush it, now and then on the way: what is not on disk yet takes memory."""
+    """Write the file, flushing it on the way: dirty pages take up memory."""
     with path.open("wb") as file:
         for chunk in project.placed.weights.chunks():
             for start in range(0, len(chunk), _WRITTEN):

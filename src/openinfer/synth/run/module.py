@@ -37,12 +37,12 @@ def built(
     node_budget: int | None = None,
     weights: WeightMemory = WeightMemory.HELD,
 ) -> "CompiledModule":
-    """A project as a module of this process."""
+    """Build a project as a module of this process."""
     return CompiledModule(project, compiled(project, cc, flags), node_budget, given_weights(project, weights))
 
 
 class _Running(NamedTuple):
-    """A step that has begun: what it was given, where its results are, and what persistent memory held before."""
+    """A running step: its inputs, its results, and the contents of persistent memory before it."""
 
     inputs: dict[str, Array]
     results: Any
@@ -50,14 +50,13 @@ class _Running(NamedTuple):
 
 
 class CompiledModule:
-    """Generated code with memory of its own. Usable wherever an executor is, except for looking inside a step.
+    """Generated code with memory of its own. Usable wherever an executor is, except for inspecting a step.
 
-    A step that fails or is interrupted has no effect, as in the simulator. Code that cannot roll it back by itself
-    (for devices without an operating system, and with loops of unknown length) costs a copy of the state before each
-    step here.
+    A step that fails or is interrupted has no effect, as in the simulator. For code that cannot roll it back itself (on
+    bare-metal devices, and with loops of unknown trip count), the state is copied before each step here.
 
-    A module runs one call at a time: a second one, from another thread, is error E413. Several modules run side by
-    side. After a fork, the child's module is a copy that goes on by itself.
+    A module runs one call at a time: a concurrent call from another thread is error E413. Several modules run side by
+    side. After a fork, the child's module is an independent copy.
     """
 
     def __init__(
@@ -112,19 +111,19 @@ class CompiledModule:
 
     @property
     def input_names(self) -> tuple[str, ...]:
-        """What a step needs inserted."""
+        """The inputs that a step requires."""
         return self._required
 
     @property
     def memory_bytes(self) -> int:
-        """The bytes that are this module's own: its state, and the arena that a step works in."""
+        """The bytes of this module's own memory: its state, and the arena that a step works in."""
         return self._arena.nbytes + self._state.nbytes
 
     def another(self, *, state_of: "CompiledModule | None" = None) -> "CompiledModule":
-        """A further module of the same code, with the same weights in memory and a state of its own.
+        """Another module of the same code, which shares the weights in memory and has a state of its own.
 
-        With ``state_of`` it works on the state of another module, whose graph has the same persistent variables: what
-        one writes the other reads. Only one of the two may run at a time.
+        With ``state_of`` it shares the state of another module, whose graph has the same persistent variables. Only one
+        of the two may run at a time.
         """
         shared = SharedMemory(self._given_weights, None if state_of is None else _state_shared_by(self, state_of))
         return CompiledModule(self._project, self._library, self._node_budget, shared)
@@ -134,7 +133,7 @@ class CompiledModule:
     def insert(self, values: Mapping[str, Any] | None = None, /, **named: Any) -> None:
         """Give inputs for the next step: ``insert(x=array)`` or ``insert({"x": array})``.
 
-        Values convert, and are refused, as the simulator's are; the module keeps copies.
+        Values are converted and rejected as by the simulator; the module keeps copies.
         """
         accepted = self._accepted(values, named)
         with self._calls.claim():
@@ -146,7 +145,7 @@ class CompiledModule:
         return {name: accepted_input(self.bound, name, value) for name, value in everything.items()}
 
     def __call__(self, values: Mapping[str, Any] | None = None, /, **named: Any) -> Array | Outputs:
-        """Insert, run one step and fetch what the graph returns, as an executor does: ``y = module(x=array)``."""
+        """Insert inputs, run one step and fetch what the graph returns, like an executor: ``y = module(x=array)``."""
         accepted = self._accepted(values, named)
         with self._calls.claim():
             self._settle()
@@ -157,7 +156,7 @@ class CompiledModule:
     def insert_view(self, values: Mapping[str, Array] | None = None, /, **named: Array) -> None:
         """Give inputs for the next step without copying: the arrays must not change before it has run.
 
-        They have the dtype and layout that the code reads: C order, and no packed dtypes.
+        They must have the dtype and layout that the code reads: C order, and no packed dtypes.
         """
         accepted = {**(values or {}), **named}
         for name, array in accepted.items():
@@ -178,7 +177,7 @@ class CompiledModule:
                 raise ExecutionError(Diagnostic(Code.NOT_INSERTED, f"the input {name!r} has not been inserted"))
 
     def _bound_sizes(self) -> StepSizes:
-        """The dynamic sizes that the inputs have together."""
+        """The dynamic sizes that the inputs bind together."""
         sizes = StepSizes(self.bound)
         sizes.agree_together({name: value.shape for name, value in self._inserted.items()})
         return sizes
@@ -186,10 +185,10 @@ class CompiledModule:
     # --- running --------------------------------------------------------------------------------------------------
 
     def run_step(self) -> None:
-        """Run one step with the inserted inputs, which are used up by it.
+        """Run one step with the inserted inputs, and consume them.
 
-        A signal's handler that raises, as that of Ctrl-C does, ends the step at the next iteration of one of the
-        graph's loops: the step then has no effect.
+        A signal handler that raises, as that of Ctrl-C does, ends the step at the next iteration of one of the graph's
+        loops: the step then has no effect.
         """
         with self._calls.claim():
             self._settle()
@@ -213,14 +212,14 @@ class CompiledModule:
             self._settle()
 
     def _fail(self, status: int) -> None:
-        """Raise what a signal's handler has raised meanwhile, or what the status says."""
+        """Raise the exception of a signal handler, or the error of the status."""
         raised, self._watch.raised = self._watch.raised, None
         if raised is not None:
             raise raised
         self._instance.require(status)
 
     def _arguments(self) -> tuple[Any, list[Array]]:
-        """The inputs as the code wants them, and the arrays that these point into."""
+        """The inputs as the code's struct, and the arrays that it points into."""
         sizes = self._bound_sizes() if self.bound.bounds else None
         names = self._project.placed.names
         inputs, kept = self._input_type(), []
@@ -236,9 +235,9 @@ class CompiledModule:
         return inputs, kept
 
     def _settle(self) -> None:
-        """A step has happened if the code says so, whatever has interrupted its caller; any other is rolled back.
+        """Settle a step. It took effect if the code says so, however its caller was interrupted; else roll it back.
 
-        Interrupted itself, it is done again before anything else.
+        If settling is interrupted, it is repeated before anything else.
         """
         running = self._running
         if running is None:
@@ -257,15 +256,15 @@ class CompiledModule:
         self.run_step()
 
     def interrupt(self) -> None:
-        """Stop a running step at the next iteration of a loop; from another thread or a signal handler.
+        """Stop a running step at the next iteration of a loop; callable from another thread or a signal handler.
 
-        The step has then not run. Without loops in the graph there is nothing to stop at, and the step runs to its end.
+        The step then has no effect. Without loops in the graph there is nothing to stop at, and the step completes.
         """
         self._watch.is_wanted = True
 
     @property
     def events(self) -> list[Event]:
-        """What the last step did, node by node; only a module that is built with a trace level knows."""
+        """The events of the last step, node by node; empty unless the module was built with a trace level."""
         return []
 
     def trace(self) -> list[dict[str, Any]]:
@@ -284,7 +283,7 @@ class CompiledModule:
         """A copy of a variable as a NumPy array; several names give a tuple.
 
         A dtype after a single name is checked: ``fetch("y", "f32")``. Generated code keeps outputs, persistent
-        variables and inputs that nothing writes; other variables must be returned from the entry block to be seen.
+        variables and inputs that are never written; other variables are only visible if the entry block returns them.
         """
         with self._calls.claim():
             self._settle()
@@ -299,10 +298,9 @@ class CompiledModule:
         return arrays[0] if len(arrays) == 1 else arrays
 
     def fetch_view(self, name: str) -> Array:
-        """A variable as a read-only array that shares the module's memory where it can: the next step writes it again.
+        """A variable as a read-only array that shares the module's memory if possible: the next step overwrites it.
 
-        The memory lives as long as the array does, also without the module. Tables that grow, and elements that share
-        bytes, are copied.
+        The memory lives as long as the array, even without the module. Tables that grow and packed elements are copied.
         """
         with self._calls.claim():
             self._settle()
@@ -311,7 +309,7 @@ class CompiledModule:
         return view
 
     def fetch_tensor(self, name: str) -> Tensor:
-        """A variable as a ``Tensor``, packed where its dtype is."""
+        """A variable as a ``Tensor``, packed if its dtype is."""
         with self._calls.claim():
             self._settle()
             return Tensor.from_numpy(self._array(name).copy(), self._variable(name).dtype)
@@ -342,11 +340,11 @@ class CompiledModule:
         return self._other(variable)
 
     def _is_state(self, name: str) -> bool:
-        """Whether an output is a variable on a device that other programs may have changed since the step."""
+        """Whether an output is device state, which other programs may have changed since the step."""
         return self._project.placed.rules.on_device and self._variable(name).kind is MemoryKind.PERSISTENT
 
     def _other(self, variable: BoundVar) -> Array:
-        """A variable that generated code does not keep: one that is the model's own is as it is there."""
+        """A variable that generated code does not keep: a constant of the model is loaded from there."""
         model = self.bound.model
         name = variable.origin.name if isinstance(variable.origin, FromModel) else ""
         if model is not None and name in model.tensors and variable.kind is MemoryKind.CONSTANT:
@@ -358,9 +356,9 @@ class CompiledModule:
         raise ExecutionError(Diagnostic(Code.NOT_INSERTED, message, None, advice))
 
     def _output(self, address: int, value: Value) -> Array:
-        """A tensor at an address of the arena or the state, as a part of the array that owns the memory.
+        """A tensor at an address in the arena or the state, as a slice of the array that owns the memory.
 
-        What a device shows lies in memory of the instance, which lives as long as the module.
+        Results of a device are in memory of the instance, which lives as long as the module.
         """
         shape = tuple(at(extent, self._sizes) for extent in value.shape)
         if any(extent < 0 for extent in shape):
@@ -379,7 +377,7 @@ class CompiledModule:
     # --- state ----------------------------------------------------------------------------------------------------
 
     def reset(self) -> None:
-        """Put persistent memory back to its initial values and forget inserted inputs."""
+        """Reset persistent memory to its initial values and forget inserted inputs."""
         with self._calls.claim():
             self._settle()
             self._inserted.clear()
@@ -388,7 +386,7 @@ class CompiledModule:
             self._instance.call("reset")
 
     def save_state(self, path: str | os.PathLike[str] | None = None) -> bytes | None:
-        """Persistent memory as a model file, the same as the simulator's: its bytes, or written to a path."""
+        """Persistent memory as a model file, as saved by the simulator: returned as bytes, or written to a path."""
         with self._calls.claim():
             self._settle()
             if self._context.is_broken:
@@ -401,7 +399,7 @@ class CompiledModule:
         return None
 
     def load_state(self, state: "bytes | bytearray | str | os.PathLike[str]") -> None:
-        """Put back what ``save_state`` saved, here or in the simulator; a state that is refused changes nothing."""
+        """Restore what ``save_state`` saved, here or in the simulator; a rejected state changes nothing."""
         tables = self._persistent.tables
         found = Contents(*loaded(self.bound, state, lambda name, key, shape: tables[name].fits(key, shape)))
         with self._calls.claim():
@@ -410,7 +408,7 @@ class CompiledModule:
             self._results = None
 
     def _put(self, contents: Contents) -> None:
-        """Replace persistent memory. Where an interruption leaves it half written, no step runs on it."""
+        """Replace persistent memory. If an interruption leaves it half written, no step runs on it."""
         self._persistent.reserve(contents)
         self._context.is_broken = 1
         self._instance.call("reset")
@@ -420,7 +418,7 @@ class CompiledModule:
 
 
 def _state_shared_by(module: CompiledModule, other: CompiledModule) -> Array:
-    """The state of another module, if both have the same variables at the same places."""
+    """The state of another module, if both have the same variables with the same layout."""
     mine, others = (one._project.placed for one in (module, other))
     fits = signature(module.bound) == signature(other.bound) and mine.state_bytes == others.state_bytes
     if not fits or mine.rules.on_device or others.rules.on_device or mine.state.growing or others.state.growing:

@@ -1,4 +1,4 @@
-"""A device that runs single kernels: one stays open in a process, with an arena that all kernels work in."""
+"""Runs single kernels on a device: one device stays open per process, with an arena that all kernels share."""
 
 import ctypes
 import os
@@ -21,13 +21,13 @@ from openinfer.synth.targets.node_kernel import NodeProgram
 _ALIGNMENT = 256
 _LEAST_ARENA = 1 << 20
 _MOST_KERNELS = 1024
-"""Kernels that are open at the same time; the one that was not used for longest is closed."""
+"""The most kernels that are open at a time; the least recently used one is closed."""
 _REFUSED, _PROBLEM = 0, 1
-"""What a run ends with, apart from -1: the op has no result, or a problem, which is added to the second."""
+"""The results of a run other than -1: the op has no result, or a problem number added to ``_PROBLEM``."""
 
 
 class NoResultError(Exception):
-    """A kernel has found a value that its op has no result for."""
+    """A kernel has found a value for which its op has no result."""
 
 
 class _Shader(ctypes.Structure):
@@ -46,17 +46,17 @@ class _Argument(ctypes.Structure):
 
 
 class NodeDevice:
-    """One device and queue of this process. Calls of several threads take turns; a forked process opens its own."""
+    """One device and queue of this process. Threads take turns; a forked process opens its own."""
 
     def __init__(self, code: Mapping[str, str], libraries: Sequence[str]) -> None:
-        """``code`` is what says everything to the device's driver."""
+        """``code`` is the host code that talks to the device's driver."""
         sources = [path for path in code if path.endswith(".c")]
         self._library = _typed(library_of(code, sources, "gcc", FLAGS, libraries))
         self._store = ShaderStore()
         self._lock = RLock()
         self._process = 0
         self._open: OrderedDict[tuple[str, ...], int] = OrderedDict()
-        """Shaders that the driver has, and what it has made of them."""
+        """The shaders that the driver has compiled, with its handles."""
         self._memory: int | None = None
         self._bytes: Bytes = np.empty(0, np.uint8)
         with self._lock:
@@ -65,9 +65,9 @@ class NodeDevice:
     # --- memory ---------------------------------------------------------------------------------------------------
 
     def _grow(self, nbytes: int) -> None:
-        """An arena of at least so many bytes. Kernels know their arena, so all are closed."""
+        """Make the arena at least ``nbytes`` large. Open kernels are bound to their arena, so all are closed."""
         if self._process != os.getpid():
-            # Another process's device is of no use, and of no concern either.
+            # The device of the parent process cannot be used, and need not be released.
             self._process, self._memory, self._bytes = os.getpid(), None, np.empty(0, np.uint8)
             self._open.clear()
         if self._memory is not None and self._bytes.size >= nbytes:
@@ -95,7 +95,7 @@ class NodeDevice:
     # --- kernels --------------------------------------------------------------------------------------------------
 
     def prepare(self, kernels: Sequence[NodeProgram]) -> list[OpError | None]:
-        """Compile the shaders of kernels, and give them to the driver; what is wrong with each."""
+        """Compile the shaders of kernels and load them into the driver; returns the error of each kernel, or None."""
         self._store.compile(text for one in kernels for text in one.shaders)
         with self._lock:
             self._grow(max((_room(one)[1] for one in kernels), default=0))
@@ -134,7 +134,7 @@ class NodeDevice:
     def run(
         self, kernel: NodeProgram, inputs: Sequence[Bytes], outputs: Sequence[int]
     ) -> tuple[list[Bytes], int | None]:
-        """Run a kernel on its first buffers; the bytes of some others, and the nanoseconds that the device took."""
+        """Run a kernel on its inputs; returns its outputs, and the nanoseconds that the device took."""
         taken, offsets = ctypes.c_int64(), _room(kernel)[0]
         launches, arguments = _structs(kernel, offsets)
         with self._lock:
@@ -157,7 +157,7 @@ class NodeDevice:
         return found, None if taken.value < 0 else taken.value
 
     def _lost(self, wrong: Mistake) -> OpenInferError:
-        """A device that is lost is opened again by the next call."""
+        """The error of a failed run; a lost device is reopened by the next call."""
         if wrong is LOST_DEVICE:
             self._process = 0
         return _error(wrong)
@@ -180,7 +180,7 @@ def _typed(library: ctypes.CDLL) -> ctypes.CDLL:
 
 
 def _room(kernel: NodeProgram) -> tuple[tuple[int, ...], int]:
-    """Where the buffers of a kernel lie, one behind the other, and where the last of them ends."""
+    """The offsets of a kernel's buffers, one after the other, and their end."""
     offsets, end = [], 0
     for nbytes in kernel.nbytes:
         offsets.append(end)

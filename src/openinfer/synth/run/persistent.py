@@ -1,4 +1,4 @@
-"""The persistent memory of a compiled module: plain variables and tables, kept, put back, and handed out as arrays."""
+"""The persistent memory of a compiled module: plain variables and tables, saved, restored, and exposed as arrays."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,14 +17,14 @@ from openinfer.synth.targets.project import RunnableProject
 
 @dataclass(frozen=True)
 class Contents:
-    """All that persistent memory holds, as copies."""
+    """The contents of persistent memory, copied."""
 
     plain: Mapping[str, Array]
     tables: Mapping[str, Mapping[MatrixKey, Array]]
 
 
 class PersistentMemory:
-    """The variables of a project that outlive steps, in the memory of one instance."""
+    """The persistent variables of a project, in the memory of one instance."""
 
     def __init__(self, project: RunnableProject, state: StateMemory, instance: Instance) -> None:
         self._memory = state
@@ -34,7 +34,7 @@ class PersistentMemory:
         self.tables = {name: TableMemory(layout, state, instance) for name, layout in layouts.items()}
 
     def value(self, name: str) -> Array | None:
-        """A plain variable: as it lies there, if its elements have bytes of their own; None if it is none of these."""
+        """The array of a plain variable, shared unless its dtype is packed; None for anything else."""
         home = self._homes.get(name)
         return None if home is None else tensor(self._bytes(home), home, tuple(map(int, home.shape)))
 
@@ -49,12 +49,12 @@ class PersistentMemory:
         return Contents(plain, {name: table.dumped() for name, table in self.tables.items()})
 
     def reserve(self, contents: Contents) -> None:
-        """Memory for all tables; where there is none, an error, and nothing but unused memory has changed."""
+        """Reserve memory for all tables; on an error, only unused memory has changed."""
         for name, parts in contents.tables.items():
             self.tables[name].reserve(parts)
 
     def put(self, contents: Contents) -> None:
-        """Write everything into memory that is as it was in the beginning and has room for it."""
+        """Write everything into freshly reset memory that has room for it."""
         for name, array in contents.plain.items():
             home = self._homes[name]
             data = pack(array, home.dtype) if home.dtype.is_packed else np.ascontiguousarray(array).reshape(-1)
@@ -65,7 +65,7 @@ class PersistentMemory:
 
 
 def tensor(data: Array, value: Value, shape: tuple[int, ...]) -> Array:
-    """Bytes as the array that they are; shared where elements have bytes of their own."""
+    """The array that bytes represent; shared unless elements are packed."""
     if value.dtype.is_packed:
         return unpack(data, value.dtype, 0, int(np.prod(shape, dtype=np.int64))).reshape(shape)
     return data.view(value.dtype.array).reshape(shape)

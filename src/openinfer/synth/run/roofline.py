@@ -1,4 +1,4 @@
-"""How fast this machine is at best, measured here and now."""
+"""Measures the roofline of this machine."""
 
 import ctypes
 from collections.abc import Callable
@@ -13,11 +13,12 @@ from openinfer.synth.targets.cpu.machine import CpuMachine
 
 _FLAGS = ("-std=gnu11", "-O3", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math")
 _LEAST, _MOST = 16 << 10, 256 << 20
-"""The least bytes that each thread reads, and the most that all of them read together."""
+"""The fewest bytes that each thread reads, and the most that all of them read together."""
 _LINE = 64
 _WINDOWS, _SECONDS = 25, 0.002
-"""How many measurements are taken, and for how long each: the best counts. In a short time, other processes are less
-likely to disturb it."""
+"""The number and the length of measurements, of which the best counts. Other processes are less likely to disturb short
+ones.
+"""
 
 
 def measured_roofline(target: CpuMachine, flags: tuple[str, ...], cc: str, threads: int, nbytes: int) -> Roofline:
@@ -41,7 +42,7 @@ def measured_roofline(target: CpuMachine, flags: tuple[str, ...], cc: str, threa
     with ThreadPoolExecutor(threads) as pool:
 
         def best(rate: Callable[[int, float], float]) -> float:
-            """What all threads do together, in the same time, when they are disturbed least."""
+            """The best combined rate of all threads, running at the same time."""
             starts = (library.roofline_start() for _ in range(_WINDOWS))
             return max(sum(pool.map(rate, range(threads), [start] * threads)) for start in starts)
 

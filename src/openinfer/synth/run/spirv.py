@@ -1,4 +1,4 @@
-"""Shaders of a running process: compiled once on a machine, and kept where compiled modules are."""
+"""Compiles shaders at run time: once per machine, kept in the cache of compiled modules."""
 
 import hashlib
 import os
@@ -14,13 +14,13 @@ _SOURCE = "shader.comp"
 
 
 class ShaderStore:
-    """SPIR-V by the text that it was made from."""
+    """SPIR-V by source text."""
 
     def __init__(self) -> None:
         self._known: dict[str, bytes] = {}
 
     def compile(self, texts: Iterable[str]) -> None:
-        """Compile what is not known yet, as many at a time as there are processors."""
+        """Compile what is not known yet, in parallel on all processors."""
         wanted = [text for text in dict.fromkeys(texts) if text not in self._known]
         if not wanted:
             return

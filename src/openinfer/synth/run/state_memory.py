@@ -1,4 +1,4 @@
-"""The state of an instance as Python sees it: its own bytes, or a mirror of those of a device."""
+"""The state of an instance as Python sees it: its own bytes, or a mirror of a device's."""
 
 import ctypes
 from dataclasses import dataclass
@@ -10,19 +10,19 @@ from openinfer.synth.run.library import Instance
 
 @dataclass(frozen=True)
 class StateMemory:
-    """Bytes; those of a mirror must be looked at before they are read, and put back once they are written."""
+    """Bytes of a state. A mirror must be refreshed before reads, and written back after writes."""
 
     array: Array
     device: Instance | None = None
     """The instance whose device has the memory."""
 
     def look(self, offset: int, nbytes: int) -> None:
-        """The array is what the device has."""
+        """Refresh the array from the device."""
         if self.device is not None and nbytes and self._called("oi_look", offset, nbytes) >= 0:
             raise _lost()
 
     def put(self, offset: int, nbytes: int) -> None:
-        """The device has what the array is."""
+        """Write the array back to the device."""
         if self.device is not None and nbytes:
             self._called("oi_upload", offset, nbytes)
             if self.device.function("oi_settle")(ctypes.c_void_p(self.device.context.device)) >= 0:

@@ -1,4 +1,4 @@
-"""The memory that an instance of compiled code works in: this process's own, or that of a device."""
+"""The memory that an instance of compiled code works in: this process's own, or a device's."""
 
 import ctypes
 from dataclasses import dataclass
@@ -16,25 +16,25 @@ from openinfer.synth.targets.project import RunnableProject
 
 @dataclass(frozen=True)
 class SharedMemory:
-    """Memory that an instance is given instead of its own: weights, which nothing writes, and the state of another."""
+    """Memory that an instance is given instead of its own: read-only weights, and the state of another instance."""
 
     weights: Array | None = None
     state: Array | None = None
 
 
 OWN_MEMORY = SharedMemory()
-"""Nothing that is shared."""
+"""No shared memory."""
 
 
 class WeightMemory(StrEnum):
-    """Where the weights of a module are: in memory of its own, or in a file that is mapped and read through."""
+    """Where the weights of a module are: in memory of its own, or in a memory-mapped file."""
 
     HELD = "held"
     MAPPED = "mapped"
 
 
 def weight_memory(name: WeightMemory | str) -> WeightMemory:
-    """The kind that a name means."""
+    """The kind with this name."""
     try:
         return WeightMemory(name)
     except ValueError:
@@ -43,14 +43,14 @@ def weight_memory(name: WeightMemory | str) -> WeightMemory:
 
 
 def given_weights(project: RunnableProject, kind: WeightMemory) -> SharedMemory:
-    """What a new module is given of weights, where it does not hold them itself."""
+    """The weights that a new module shares, if it does not hold its own."""
     if kind is WeightMemory.HELD or not project.placed.weights.size:
         return OWN_MEMORY
     return SharedMemory(mapped_weights(project))
 
 
 class _Asked:
-    """Memory that the code has been asked for, and gets back when nothing looks at it any more."""
+    """Memory allocated by the code, and released when it is no longer referenced."""
 
     def __init__(self, instance: Instance, nbytes: int) -> None:
         ask, self._release = instance.function("memory"), instance.function("release")
@@ -68,7 +68,7 @@ class _Asked:
 def initialised(
     project: RunnableProject, instance: Instance, shared: SharedMemory = OWN_MEMORY
 ) -> tuple[Array, Array, Array]:
-    """The arena, the state and the weights of an instance, which is then ready for steps."""
+    """The arena, the state and the weights of an instance, which is initialized with them."""
     placed, nbytes = project.placed, project.placed.weights.size
     alignment, sizes = placed.rules.alignment, (placed.arena_bytes, placed.state_bytes)
     weights = _loaded(project) if shared.weights is None else shared.weights
@@ -89,7 +89,7 @@ def initialised(
 
 
 def _loaded(project: RunnableProject) -> Array:
-    """The weights of a project, in memory of their own."""
+    """The weights of a project, copied to memory of their own."""
     blob = project.blob
     weights = _aligned(max(len(blob), 1), project.placed.rules.alignment)
     weights[: len(blob)] = np.frombuffer(blob, np.uint8)
@@ -97,14 +97,14 @@ def _loaded(project: RunnableProject) -> Array:
 
 
 def no_memory(nbytes: int) -> ExecutionError:
-    """What is said where there is too little memory to run code in."""
+    """The error for too little memory to run code in."""
     message = f"there is no memory of {nbytes:,} bytes to run the code in"
     advice = "plan.facts()['memory'] says what fills the arena; smaller sizes make it smaller"
     return ExecutionError(Diagnostic(Code.OUT_OF_MEMORY, message, None, advice))
 
 
 def _aligned(nbytes: int, alignment: int) -> Array:
-    """Memory that starts at a multiple of the alignment."""
+    """Zeroed memory that starts at a multiple of the alignment."""
     try:
         raw = np.zeros(nbytes + alignment, np.uint8)
     except (MemoryError, ValueError) as error:

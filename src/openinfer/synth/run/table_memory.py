@@ -1,7 +1,7 @@
-"""The tables of a compiled module as arrays: fetched, saved, and put back.
+"""The tables of a compiled module as arrays: fetched, saved, and restored.
 
-A table with bounds lies in the state, which the arrays share. A table that grows has memory of its own, which the next
-growth gives back; nothing that is handed out may look at it, so ``array`` and ``dumped`` give copies.
+A bounded table is part of the state, whose memory the arrays share. A growing table has heap memory, which its next
+growth frees; no array may refer to it, so ``array`` and ``dumped`` return copies.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from openinfer.synth.run.state_memory import StateMemory
 
 @dataclass(frozen=True)
 class TableMemory:
-    """A table, the state that its extents lie in, and the instance that knows the memory of one that grows."""
+    """A table, the state that holds its extents, and the instance that knows the heap memory of a growing one."""
 
     layout: TableLayout
     memory: StateMemory
@@ -28,11 +28,11 @@ class TableMemory:
 
     @property
     def state(self) -> Array:
-        """The state, as it is now."""
+        """The current state."""
         return self.memory.array
 
     def _cells(self) -> tuple[Array, Array, Array | None]:
-        """The extents of the table, its cells over all it has room for, and the extents of its matrices."""
+        """The extents of the table, its cells up to its capacity, and the extents of its matrices."""
         layout, table = self.layout, self.layout.table
         self.memory.look(layout.extents_at, layout.size)
         head = self.state[layout.extents_at : layout.extents_at + 16 * layout.axes].view(np.int64)
@@ -54,7 +54,7 @@ class TableMemory:
         return extents, cells, own
 
     def array(self) -> Array:
-        """All of the table; matrices that keys choose have the extents of the largest."""
+        """The whole table; matrices selected by keys are padded to the extents of the largest."""
         layout, keys = self.layout, self.layout.table.keys
         extents, cells, own = self._cells()
         wanted = list(map(int, extents))
@@ -67,7 +67,7 @@ class TableMemory:
         return found if layout.heap is None else found.copy()
 
     def _grid(self, cells: Array, extents: Sequence[int]) -> Array:
-        """Cells up to some extents, as values; those that there is no memory for are initial."""
+        """Cells up to some extents, as values; those beyond the capacity have the initial value."""
         dtype = self.layout.table.variable.dtype
         part = cells[tuple(slice(extent) for extent in extents)]
         if part.shape[: len(extents)] != tuple(extents):
@@ -86,7 +86,7 @@ class TableMemory:
     # --- states ---------------------------------------------------------------------------------------------------
 
     def dumped(self) -> dict[MatrixKey, Array]:
-        """Copies of all that the table holds, by the keys that choose matrices."""
+        """Copies of everything in the table, by the keys that select matrices."""
         layout = self.layout
         extents, cells, own = self._cells()
         if own is None:
@@ -101,15 +101,15 @@ class TableMemory:
         return found
 
     def reserve(self, parts: Mapping[MatrixKey, Array]) -> None:
-        """Room for some saved parts; extents and cells stay as they are."""
-        reach = self._reach(parts)
-        if reach and self.layout.heap is not None:
-            # Matrices without cells have extents, too, and these need memory.
-            cells = [max(end, 1) for end in reach] if self.layout.has_matrices else reach
+        """Reserve room for saved parts; extents and cells stay as they are."""
+        needed = self._needed_cells(parts)
+        if needed and self.layout.heap is not None:
+            # Empty matrices have extents too, which need memory.
+            cells = [max(end, 1) for end in needed] if self.layout.has_matrices else needed
             self.instance.reserve(self.layout.heap, cells)
 
-    def _reach(self, parts: Mapping[MatrixKey, Array]) -> list[int]:
-        """How many cells along each axis some saved parts take; none where they say nothing."""
+    def _needed_cells(self, parts: Mapping[MatrixKey, Array]) -> list[int]:
+        """The number of cells that saved parts need along each axis; empty if there are none."""
         keys = self.layout.table.keys if self.layout.has_matrices else 0
         if not parts:
             return []
@@ -119,10 +119,10 @@ class TableMemory:
         return [*found, *(max(column) for column in zip(*shapes, strict=True))]
 
     def restore(self, parts: Mapping[MatrixKey, Array]) -> None:
-        """Put back what ``dumped`` gave, into a table that is as it was in the beginning and has room for it."""
+        """Restore what ``dumped`` returned, into a freshly reset table that has room for it."""
         layout = self.layout
-        reach = self._reach(parts)
-        if not reach:
+        needed = self._needed_cells(parts)
+        if not needed:
             return
         keys = layout.table.keys if layout.has_matrices else 0
         extents, cells, own = self._cells()
@@ -133,12 +133,12 @@ class TableMemory:
                 cells[key][tuple(slice(extent) for extent in shape)] = data
             if own is not None:
                 own[key][:] = shape
-        count = keys or len(reach)
-        extents[:count] = reach[:count]
+        count = keys or len(needed)
+        extents[:count] = needed[:count]
         self.memory.put(layout.extents_at, layout.size)
 
     def fits(self, key: MatrixKey, shape: tuple[int, ...]) -> bool:
-        """Whether an array can be what the table holds under a key."""
+        """Whether an array is a valid content of the table under a key."""
         layout = self.layout
         keys = layout.table.keys if layout.has_matrices else 0
         grown = layout.axes - keys
@@ -152,7 +152,7 @@ class TableMemory:
 
 
 class _Memory:
-    """Bytes at an address, for NumPy to look at."""
+    """Bytes at an address, exposed to NumPy."""
 
     def __init__(self, address: int, nbytes: int, owner: object) -> None:
         self.owner = owner
@@ -160,7 +160,7 @@ class _Memory:
 
 
 def borrowed(address: int, nbytes: int, owner: object = None) -> Array:
-    """Bytes at an address; the array keeps alive what owns them, if that is given."""
+    """Bytes at an address as an array, which keeps ``owner`` alive."""
     return np.asarray(_Memory(address, nbytes, owner)) if nbytes else np.empty(0, np.uint8)
 
 
@@ -169,7 +169,7 @@ def _contiguous_copy(array: Array) -> Array:
 
 
 def _decoded(codes: Array, dtype: DType) -> Array:
-    """Packed elements that have a byte each, as values."""
+    """Unpacked values of packed elements that are stored in a byte each."""
     bits, per_byte = dtype.bits, 8 // dtype.bits
     flat = np.zeros(-(-codes.size // per_byte) * per_byte, np.uint8)
     flat[: codes.size] = codes.reshape(-1)
@@ -179,7 +179,7 @@ def _decoded(codes: Array, dtype: DType) -> Array:
 
 
 def _encoded(values: Array, dtype: DType) -> Array:
-    """Values as codes with a byte each; elements that are not packed as they are."""
+    """Values as codes with a byte each; elements of other dtypes are unchanged."""
     if not dtype.is_packed:
         return values
     stream = pack(np.ascontiguousarray(values).reshape(-1), dtype)

@@ -1,4 +1,4 @@
-"""Steps of compiled code under a clock: what ``plan.profile`` runs."""
+"""Times steps of compiled code for ``plan.profile``."""
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
@@ -20,14 +20,14 @@ from openinfer.synth.targets.project import RunnableProject
 
 @dataclass(frozen=True)
 class StepTimes:
-    """A step: how long it took, and how long each call in its source took, and how often it came to pass."""
+    """The seconds of a step, and for each call site the number of calls and their seconds."""
 
     seconds: float
     calls: tuple[tuple[int, float], ...]
 
 
 class TimedModule(CompiledModule):
-    """A compiled module whose steps are timed, in C. The clock is the library's: one such module at a time."""
+    """A compiled module whose steps are timed, in C. The timers belong to the library: one such module at a time."""
 
     def __init__(self, project: RunnableProject, cc: str) -> None:
         flags = (*FLAGS, *project.build_options.flags)
@@ -44,7 +44,7 @@ class TimedModule(CompiledModule):
         self._counts = numbers.in_dll(library, f"{name}_calls")
 
     def timed_step(self) -> StepTimes:
-        """Run a step, and time every call of a kernel."""
+        """Run a step, and time every kernel call."""
         for counts in (self._spent, self._counts):
             ctypes.memset(counts, 0, ctypes.sizeof(counts))
         self._is_timed.value = 1
@@ -57,27 +57,27 @@ class TimedModule(CompiledModule):
 
     @property
     def seconds(self) -> float:
-        """How long the last step took."""
+        """The seconds of the last step."""
         return self._took.value * 1e-9
 
     @property
     def sizes(self) -> dict[str, int]:
-        """The dynamic sizes of the last step; those that it had no use for, at their bounds."""
+        """The dynamic sizes of the last step; sizes that it did not use are at their bounds."""
         bounds = self._program.sizes
         return {size: value if value >= 0 else bounds[size] for size, value in self._sizes.items()}
 
 
 @dataclass(frozen=True)
 class TimedRun:
-    """What is timed, and how often: every step with the same inputs, and the same state before it."""
+    """What to time, and how often: every step has the same inputs and starts from the same state."""
 
     inputs: Mapping[str, Any]
     steps: int
     warmup: int
     state: Any = None
-    """What ``load_state`` takes; else the initial state."""
+    """An argument for ``load_state``, or None for the initial state."""
     after_step: Callable[[float], None] = lambda _seconds: None
-    """Told of each step, and how long it took."""
+    """Called after each step with its seconds."""
 
     def __post_init__(self) -> None:
         if type(self.steps) is not int or type(self.warmup) is not int or self.steps < 1 or self.warmup < 0:
@@ -88,9 +88,9 @@ class TimedRun:
 def profiled(
     project: RunnableProject, cc: str, trial: TimedRun, measured: Callable[[], Roofline] | None = None
 ) -> Profile:
-    """Time the steps of a project, and measure what the machine can do; else its best kernels are the roofline.
+    """Time the steps of a project, and measure the roofline; without ``measured`` its best kernels are the roofline.
 
-    Steps with and without timed kernels take turns, in the same memory: what else the machine does, it does to both.
+    Steps with and without kernel timers alternate in the same memory, so that other load on the machine affects both.
     """
     module = TimedModule(project, cc)
     if trial.state is not None:
@@ -142,7 +142,7 @@ def profiled(
 
 
 def roofline_of(project: RunnableProject, machine: CpuMachine, cc: str, inputs: Mapping[str, Any]) -> Roofline:
-    """The roofline for the threads of a project, and for as many bytes as a step has before it."""
+    """The roofline for the threads of a project, and a working set as large as that of a step."""
     return measured_roofline(machine, project.options.flags, cc, project.placed.threads, _step_bytes(project, inputs))
 
 
@@ -152,7 +152,7 @@ def _step_bytes(project: RunnableProject, inputs: Mapping[str, Any]) -> int:
 
 
 def _seen_roofline(project: RunnableProject, steps: Sequence[StepTimes], sizes: Mapping[str, int]) -> Roofline:
-    """The most operations and bytes in a second that a kernel of the project came to."""
+    """The highest rates of operations and bytes that any kernel of the project reached."""
     operations = bandwidth = 1.0
     for place, (_, step) in enumerate(project.kernels.calls):
         cost = cost_of(step.kernel, sizes)
@@ -167,7 +167,7 @@ def _seen_roofline(project: RunnableProject, steps: Sequence[StepTimes], sizes: 
 def call_profiles(
     project: RunnableProject, steps: Sequence[StepTimes], sizes: Mapping[str, int], roofline: Roofline
 ) -> list[KernelProfile]:
-    """What each call in the source took, in the order of the nodes."""
+    """The profile of each call in the source, in the order of the nodes."""
     nodes = {node.index: node for node in project.program.bound.graph.walk()}
     found = []
     for place, (used, step) in enumerate(project.kernels.calls):

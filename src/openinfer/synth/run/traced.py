@@ -1,4 +1,4 @@
-"""Compiled code that records what its steps do, node by node, as the simulator's executor does."""
+"""Compiled code that records what its steps do, node by node, like the simulator's executor."""
 
 import ctypes
 from collections.abc import Sequence
@@ -44,15 +44,15 @@ def traced(
     node_budget: int | None = None,
     weights: WeightMemory = WeightMemory.HELD,
 ) -> "TracedModule":
-    """A project as a module that records: the same code, compiled with its trace hook."""
+    """A project as a tracing module: the same code, compiled with its trace hook."""
     library = compiled(project, cc, (*flags, *project.trace_flags))
     return TracedModule(project, library, level, node_budget, given_weights(project, weights))
 
 
 def traced_like(module: CompiledModule, cc: str, flags: Sequence[str], most_events: int) -> "TracedModule":
-    """A module that records, beside another: of the same project, with the same weights in memory, a state of its own.
+    """A tracing module next to another: same project, shared weights, a state of its own.
 
-    It keeps at most ``most_events`` of a step.
+    It keeps at most ``most_events`` events of a step.
     """
     project = module._project
     library = compiled(project, cc, (*flags, *project.trace_flags))
@@ -113,11 +113,11 @@ class TracedModule(CompiledModule):
         self._clock = 0
         self._thread = "entry"
         self.dropped_events = 0
-        """How many events of the last step were not kept, because a trace has a limit."""
+        """The number of events of the last step that were dropped, because a trace has a limit."""
         self._placed = {placed.node.index: placed for placed in placed_nodes(self.bound.graph)}
         self._consumers = {block.name for block in self.bound.graph.blocks.values() if is_consumer(block)}
         self._absent = absent_values(project.program, project.reported)
-        self._callback = _Callback(self._heard)  # kept here: the code only has its address
+        self._callback = _Callback(self._heard)  # kept alive here: the code only has its address
         self._instance.tell("set_trace", self._callback, None)
 
     def _run(self) -> None:
@@ -129,7 +129,7 @@ class TracedModule(CompiledModule):
     # --- while a step runs ----------------------------------------------------------------------------------------
 
     def _heard(self, _user: int | None, pointer: Any) -> None:
-        """The code says that a node has been executed. The time since the last one is what it took."""
+        """Callback of the code when a node has been executed. The time since the previous event is the node's."""
         now, event = perf_counter_ns(), pointer.contents
         row = self._project.reported[event.point]
         if len(self._records) >= self._most_events:
@@ -145,7 +145,7 @@ class TracedModule(CompiledModule):
 
     @staticmethod
     def _is_same(before: Reported, row: Reported) -> bool:
-        """Whether a row is a further result of the event before it; a block that is written out again begins anew."""
+        """Whether a row is another result of the previous event's node; an inlined block starts over."""
         return (before.node, before.is_return) == (row.node, row.is_return) and before.output < row.output
 
     def _strand(self, placed: PlacedNode) -> str:
@@ -165,7 +165,7 @@ class TracedModule(CompiledModule):
         if isinstance(row.value, Weight):
             return [tensor_details(row.name, row.value.dtype.name, self._weight(row.value))]
         shape = tuple(event.shape[: event.rank])
-        if min(shape, default=0) < 0:  # a size has no value yet, and so the variable has none
+        if min(shape, default=0) < 0:  # a size is not bound yet, so the variable has no value
             return []
         found = _array(event.data, row.value.dtype, shape)
         if row.strides is not None:
@@ -173,7 +173,7 @@ class TracedModule(CompiledModule):
         return [tensor_details(row.name, row.value.dtype.name, found)]
 
     def _assigned(self, node: Node) -> list[dict[str, Any]]:
-        """A temporary variable begins with zeros, for which the code needs no memory until something reads them."""
+        """A temporary variable starts as zeros, which take no memory in the code until they are read."""
         variable = self.bound.vars[node.kind.name] if isinstance(node.kind, Assign) else None
         if variable is None or variable.is_dynamic:
             return []
@@ -191,11 +191,11 @@ class TracedModule(CompiledModule):
 
     @property
     def events(self) -> list[Event]:
-        """What the last step did, in the order in which it did it; of a step that failed, up to there."""
+        """The events of the last step, in order; if it failed, up to the failure."""
         return [self._event(record) for record in self._records]
 
     def forget_events(self) -> None:
-        """Let go of what the last step has left."""
+        """Drop the events of the last step."""
         self._records, self.dropped_events = [], 0
 
     def _event(self, record: _Record) -> Event:
@@ -221,7 +221,7 @@ class TracedModule(CompiledModule):
     def _details(self, placed: PlacedNode, record: _Record) -> dict[str, Any]:
         kind, found = placed.node.kind, dict[str, Any]()
         own = self.bound.ops.get(record.node)
-        # Where shapes differ from step to step, only the results say what they were.
+        # If shapes differ from step to step, only the results show them.
         if isinstance(kind, Op) and own is not None and own.call is not None and not own.is_dynamic:
             found = op_details(own, kind, own.call)
         if record.outputs:
@@ -245,7 +245,7 @@ def _decoded(data: WeightBytes, dtype: DType, shape: tuple[int, ...]) -> Array:
 
 
 def absent_values(program: Program, reported: Sequence[Reported]) -> dict[int, str]:
-    """The nodes of whose values generated code does not have all, and why."""
+    """The nodes whose values are not all available in generated code, and why."""
     shown = {(row.node, row.output) for row in reported if row.value is not None}
     steps = list(program.steps())
     kernels = [step for step in steps if isinstance(step, KernelStep) and step.nodes]

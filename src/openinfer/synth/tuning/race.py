@@ -1,7 +1,7 @@
-"""Kernels that do the same in different ways, in one program, timed against each other.
+"""Races kernels that compute the same in different ways: one program runs all of them and times each.
 
-The program is made of calls alone: all calls of one contender, then those of the next. So each runs as often as the
-others, interleaved with them, and finds its weights as cold as they are in the program that it is chosen for.
+The program consists of calls alone: all calls of one contender, then those of the next. Contenders are thus interleaved
+and run equally often, and each finds its weights as cold as in the program that it is chosen for.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,7 +22,7 @@ _LEAST_ROUNDS = 9
 
 @dataclass(frozen=True)
 class Race:
-    """A program in which contenders run one after the other, and for each of them the calls that count."""
+    """A program that runs contenders one after the other, and the positions of each contender's counted calls."""
 
     project: RunnableProject
     counted: tuple[range, ...]
@@ -34,11 +34,11 @@ class Race:
 
 MakeProject = Callable[[Program], RunnableProject]
 Measure = Callable[[Race, float], Sequence[Sequence[float]]]
-"""Runs a race for a number of seconds: the times of all contenders, once for each round."""
+"""Runs a race for a number of seconds; returns the times of all contenders in each round."""
 
 
 def raced(race: Race, seconds: float) -> list[list[float]]:
-    """Rounds on this machine. The first one warms up, and does not count."""
+    """Run rounds on this machine. The first one warms up, and does not count."""
     module = TimedModule(race.project, race.project.options.cc or "gcc")
     module.timed_step()
     rounds: list[list[float]] = []
@@ -53,7 +53,7 @@ def race_of(
 ) -> Race:
     """A race of kernels with the weights of a program.
 
-    ``is_warm``: its weights stay in the second cache, so that calls count when they are made a second time.
+    ``is_warm``: the weights stay in the L2 cache, so calls are made twice and only the second time counts.
     """
     memory = _Memory()
     steps: list[KernelStep] = []
@@ -69,7 +69,7 @@ def race_of(
 
 
 class _Memory:
-    """Values for calls outside of their program. What is read is the same memory for all, as it would be in a step."""
+    """Values for calls outside of their program. All contenders read the same memory, as they would in a step."""
 
     def __init__(self) -> None:
         self._read: dict[tuple[int, str, tuple[int, ...]], Value] = {}
@@ -100,9 +100,9 @@ class _Memory:
 
 
 def calls_in(program: Program) -> Iterator[KernelStep]:
-    """The calls of a program that can be made anywhere: all sizes are known, and nothing fails.
+    """The calls of a program that can run in isolation: all sizes are known, and nothing fails.
 
-    A call in a loop that chooses weights is one call for each of them.
+    A call whose weights are selected by a loop becomes one call for each of them.
     """
     for step in program.steps():
         if isinstance(step, KernelStep) and _is_alone(step):
@@ -129,14 +129,14 @@ def _fixed(operand: StepOperand, number: int) -> StepOperand:
 
 
 def fewer(calls: Sequence[KernelStep]) -> Sequence[KernelStep]:
-    """Some of the calls of a product, from first to last: as many as it takes, and as fit in memory."""
+    """A sample of the calls of a product, evenly spaced: as many as needed and as fit in memory."""
     each = max(weight_bytes([call]) for call in calls)
     most = max(1, min(_MOST_CALLS, _MOST_BYTES // max(each, 1)))
     return calls[:: -(-len(calls) // most)]
 
 
 def weight_bytes(calls: Iterable[KernelStep]) -> int:
-    """How many bytes of weights some calls read."""
+    """The bytes of weights that some calls read."""
     weights = {
         (operand.names, operand.part): operand
         for call in calls

@@ -1,4 +1,4 @@
-"""What was measured about tiles: records that can be kept in a file, committed, and used where nothing is measured."""
+"""Records of measured tiles, which can be saved to a file, committed, and used where nothing is measured."""
 
 import json
 import os
@@ -19,12 +19,12 @@ from openinfer.synth.targets.cpu.tile_shapes import tile_shapes
 from openinfer.synth.targets.cpu.windows import window_tiles
 
 FOLDER = Path(__file__).parent / "files"
-"""The shipped records, a file for each instruction set."""
+"""The shipped records, one file per instruction set."""
 MAX_TUNED_BYTES = 16 << 20
 
 
 class Processor(Facts):
-    """What a choice is good for: a processor, and how many threads a step has on it."""
+    """The scope of a choice: a processor, and the number of threads of a step."""
 
     isa: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}$")]
     vector_bits: Annotated[int, Field(ge=0, le=2048, multiple_of=32)]
@@ -34,7 +34,7 @@ class Processor(Facts):
 
     @classmethod
     def of(cls, target: CpuMachine, threads: int) -> Self:
-        """The processor that code is written for."""
+        """The processor that code is generated for."""
         return cls(
             isa=target.isa,
             vector_bits=target.vector_bits,
@@ -45,7 +45,7 @@ class Processor(Facts):
 
 
 class Record(Facts):
-    """What was found about one product; without a choice, that no tile is better than the rule's."""
+    """The result for one product; no choice means that no tile beats the default rule."""
 
     processor: Processor
     product: ProductShape
@@ -65,7 +65,7 @@ class Tuned(Facts):
 
     @classmethod
     def from_json(cls, document: str | bytes | Mapping[str, Any], *, name: str = "<tuned>") -> Self:
-        """The records in a JSON text; a tile that cannot be is refused, whoever asks for it."""
+        """The records in a JSON text; an impossible tile is an error."""
         value = dict(document) if isinstance(document, Mapping) else parsed_document(document, name)
         try:
             found = cls.model_validate(value)
@@ -83,26 +83,26 @@ class Tuned(Facts):
         return cls.from_json(data, name=os.fspath(path))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the records to a file, which is replaced at once or not at all."""
+        """Write the records to a file, replacing it atomically."""
         with atomic_file(os.fspath(path)) as sink:
             sink.write(self.to_text().encode("ascii"))
 
     def to_text(self) -> str:
-        """The document as the text of a file: a line for each record, in an order of their own."""
+        """The document as the text of a file: one line per record, sorted."""
         lines = sorted(json.dumps(one.model_dump(mode="json", exclude_none=True)) for one in self.records)
         records = "".join(f"\n    {line}," for line in lines).removesuffix(",")
         return f'{{\n  "schema": "{self.document}",\n  "version": {self.version},\n  "records": [{records}\n  ]\n}}\n'
 
     def choices(self, processor: Processor) -> dict[ProductShape, Choice | None]:
-        """What is known about products on a processor; None where the rule is as good as anything."""
+        """The choices for products on a processor; None where the default rule is best."""
         return {one.product: one.choice for one in self.records if one.processor == processor}
 
     def choose(self, processor: Processor) -> ChooseTile:
-        """The choices for a processor, as a schedule asks for them."""
+        """The choices for a processor, as a lookup function for a schedule."""
         return self.choices(processor).get
 
     def including(self, *found: Record) -> "Tuned":
-        """The records with others, which take the place of those about the same."""
+        """The records extended by others, which replace those of the same product and processor."""
         known = {(one.processor, one.product): one for one in (*self.records, *found)}
         return Tuned(records=tuple(known.values()))
 
@@ -120,7 +120,7 @@ class Tuned(Facts):
 
 
 def _problem(one: Record) -> str | None:
-    """Why a record cannot be, or None."""
+    """Why a record is invalid, or None."""
     product, choice = one.product, one.choice
     unknown = [dtype for dtype in (product.accumulator, product.stored) if dtype not in DTYPES]
     if unknown:
@@ -139,7 +139,7 @@ def _problem(one: Record) -> str | None:
 
 
 def possible_tiles(product: ProductShape, processor: Processor) -> list[tuple[int, int]]:
-    """Rows and vectors of all tiles that a product can have, those first that should be fastest."""
+    """The rows and vectors of all tiles that a product can have, those expected to be fastest first."""
     target = CpuMachine(
         processor.isa, processor.vector_bits, processor.vector_registers, fma=processor.fma, l1d=0, l2=0
     )
@@ -152,6 +152,6 @@ def possible_tiles(product: ProductShape, processor: Processor) -> list[tuple[in
 
 @cache
 def shipped() -> Tuned:
-    """The records that come with the package."""
+    """The records that ship with the package."""
     found = (Tuned.load(path) for path in sorted(FOLDER.glob("*.json")))
     return Tuned().including(*(record for one in found for record in one.records))

@@ -1,4 +1,4 @@
-"""Tiles chosen by measuring: for every product of a program the likely ones run against each other on this machine."""
+"""Chooses tiles by measurement: races the likely candidates of every product of a program on this machine."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,33 +15,33 @@ from openinfer.synth.tuning.race import Measure, Race, calls_in, fewer, race_of,
 from openinfer.synth.tuning.records import Processor, Record, Tuned, possible_tiles
 
 _WORTH = 1.03
-"""The least speedup of a tile over the rule's: less is noise."""
+"""The smallest speedup over the default rule that counts: less is noise."""
 _SHAPES = 10
-"""The most tile shapes that are tried,"""
+"""The most tile shapes to try."""
 _HEIGHTS = 2
-"""and the most heights for each width."""
+"""The most heights to try for each width."""
 _FINALISTS = 2
 KernelCalls = Sequence[KernelStep]
 
 
 @dataclass(frozen=True)
 class Workshop:
-    """What candidates are built for, and how."""
+    """The target that candidates are built for, and how."""
 
     target: CpuMachine
     divide: Divide
     project: Callable[[Program], RunnableProject]
-    """Makes a program of candidates one that can be run."""
+    """Turns a program of candidates into a runnable project."""
 
     @property
     def processor(self) -> Processor:
-        """What choices are good for."""
+        """The processor that choices apply to."""
         return Processor.of(self.target, self.divide.threads or 1)
 
     def made(
         self, program: Program, calls: KernelCalls, choices: Mapping[ProductShape, Choice | None]
     ) -> list[KernelStep]:
-        """Calls with the tiles that were chosen, and those of the rules where nothing was."""
+        """Schedule calls with the chosen tiles, or with the default rule's where nothing is chosen."""
         alone = replace(program, blocks={"entry": (*calls,)})
         done = self.divide.run(Schedule(self.target, choices.get).run(alone))
         return [step for step in done.blocks["entry"] if isinstance(step, KernelStep)]
@@ -68,7 +68,7 @@ class Trial:
     is_warm: bool
 
     def contenders(self, choices: Sequence[Choice]) -> dict[Choice | None, list[KernelStep]]:
-        """The rule, as None, and the choices that come to something else than the rule and each other."""
+        """The default rule, as None, and the choices that produce distinct kernels."""
         found: dict[Choice | None, list[KernelStep]] = {}
         for choice in (None, *choices):
             made = self.workshop.made(self.program, self.calls, {self.shape: choice})
@@ -78,22 +78,22 @@ class Trial:
         return found
 
     def race(self, contenders: Sequence[KernelCalls]) -> Race:
-        """The contenders in one program."""
+        """A race of the contenders."""
         return race_of(self.program, contenders, self.workshop.project, is_warm=self.is_warm)
 
 
 @dataclass(frozen=True)
 class Tune:
-    """The pass: products that nothing is known about are measured."""
+    """The pass: measures products that have no record yet."""
 
     seconds: float = 1.0
-    """For each product, and twice: once for all candidates, once for the best of them."""
+    """The seconds per product; spent twice, once on all candidates and once on the best of them."""
     measure: Measure = raced
     after_product: Callable[[int, int, Record], None] = lambda _done, _total, _record: None
-    """Told of each product that was measured: how many are done, of how many, and what was found."""
+    """Called after each measured product: the number done, the total, and the result."""
 
     def run(self, program: Program, known: Tuned, workshop: Workshop) -> Tuned:
-        """What is known, and what was found about the products of a program that is about to be scheduled."""
+        """The known records, extended by those of a program that is about to be scheduled."""
         everything = workshop.products(program)
         before = known.choices(workshop.processor)
         products = {shape: calls for shape, calls in everything.items() if shape not in before}
@@ -106,7 +106,7 @@ class Tune:
         return known
 
     def _best(self, trial: Trial) -> Choice | None:
-        """The fastest tile, if it is faster than the rule's. What seemed fast, perhaps by luck, is measured again."""
+        """The fastest tile, if it beats the default rule's. Finalists are measured again: some were just lucky."""
         first = self._times(trial, candidates(trial.shape, trial.workshop.processor))
         finalists = [*sorted(first, key=first.__getitem__)[:_FINALISTS], *joined(first)]
         times = self._times(trial, list(dict.fromkeys(finalists)))
@@ -116,9 +116,9 @@ class Tune:
         return best.model_copy(update={"gain": round(1 / times[best], 3)})
 
     def _times(self, trial: Trial, choices: Sequence[Choice]) -> dict[Choice, float]:
-        """How long choices take, compared with the rule in the same round: medians.
+        """The times of choices relative to the default rule in the same round: medians.
 
-        One that is not faster in three of four rounds counts as no faster.
+        A choice that is not faster in three out of four rounds counts as no faster.
         """
         contenders = trial.contenders(choices)
         others = [choice for choice in contenders if choice is not None]
@@ -131,7 +131,7 @@ class Tune:
 
 
 def candidates(shape: ProductShape, processor: Processor) -> list[Choice]:
-    """What is tried: shapes of tiles that should be fast, and for the first of them what else can be chosen."""
+    """The candidates: the tile shapes expected to be fastest, and the other options for the first of them."""
     tiles = possible_tiles(shape, processor)
     heights: dict[int, list[int]] = {}
     for rows, vectors in tiles:
@@ -140,14 +140,15 @@ def candidates(shape: ProductShape, processor: Processor) -> list[Choice]:
     found = [Choice(rows=rows, vectors=vectors) for rows, vectors in likely]
     if shape.right == "lies":
         found += [found[0].model_copy(update={"copies": copies}) for copies in (True, False)]
-    # Where weights are columns, rows are what threads have written themselves: one kernel alone does not show that.
+    # If the columns are weights, the threads have written the rows themselves, which a race of one kernel does not
+    # reproduce.
     if processor.threads > 1 and shape.right != "panels":
         found += [found[0].model_copy(update={"divided": what}) for what in ("rows", "columns")]
     return found
 
 
 def joined(times: Mapping[Choice, float]) -> list[Choice]:
-    """The fastest shape with whatever else was faster than the rule; nothing where that is nothing new."""
+    """The fastest shape combined with other options that beat the rule; empty if that is nothing new."""
     shapes = [choice for choice in times if choice.copies is None and choice.divided is None]
     fast = sorted((choice for choice in times if choice not in shapes and times[choice] < 1), key=times.__getitem__)
     if not shapes or not fast:

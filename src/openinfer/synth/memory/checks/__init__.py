@@ -1,1 +1,1 @@
-"""What is checked while a step runs, before memory is touched: decided here for every step, and printed elsewhere."""
+"""Runtime checks that a step makes before it touches memory: planned here for every step, printed elsewhere."""

@@ -1,4 +1,4 @@
-"""What is certain where the next step stands: it need not be checked again."""
+"""Facts established at the current point of a block, which need not be checked again."""
 
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ from openinfer.synth.program.ir import Comparison
 
 @dataclass(frozen=True)
 class RangeChecked:
-    """An extent is not negative, and no larger than there is memory for."""
+    """An extent is not negative, and no larger than memory was planned for."""
 
     extent: Expr
     most: int
@@ -26,7 +26,7 @@ class EvenChecked:
 
 @dataclass(frozen=True)
 class Compared:
-    """Comparisons are not all true; or none of them is, if any is refused."""
+    """The comparisons do not all hold; with ``is_any``, none of them holds."""
 
     comparisons: tuple[Comparison, ...]
     is_any: bool
@@ -34,19 +34,19 @@ class Compared:
 
 @dataclass
 class Certain:
-    """What is certain in a block, as far as its steps have been planned."""
+    """The facts established in a block by the steps planned so far."""
 
     known: set[str] = field(default_factory=set)
     """Sizes that have values."""
     checked: set[Hashable] = field(default_factory=set)
     loops: list[tuple[str, Computed]] = field(default_factory=list)
-    """The indices of the loops around, outermost first."""
+    """The indices of the enclosing loops, outermost first, with their ranges."""
     aside: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """For each consumer that has run the sizes that it may have bound."""
+    """For each consumer that has run, the sizes that it may have bound."""
 
     @contextmanager
     def maybe(self) -> Iterator[None]:
-        """Steps that may not run: what is certain in them is not so afterwards."""
+        """A scope for steps that may not run: facts established in it are dropped afterwards."""
         known, checked = set(self.known), set(self.checked)
         yield
         self.known, self.checked = known, checked

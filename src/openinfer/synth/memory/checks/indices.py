@@ -1,4 +1,4 @@
-"""Checks of index expressions: whether they can be computed, and whether they choose something that is there."""
+"""Plans checks of index expressions: whether they can be computed, and whether they select something that exists."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -14,7 +14,7 @@ from openinfer.synth.program.ir import Program, StepOperand, Weight
 
 
 class IndexPlanner:
-    """Checks of index expressions, where a block stands."""
+    """Plans checks of index expressions at the current point of a block."""
 
     def __init__(
         self, program: Program, weights: WeightLayout, numbers: FailureNumbers, sizes: SizePlanner, now: Certain
@@ -26,22 +26,22 @@ class IndexPlanner:
         self._now = now
 
     def integer(self, expr: Expr) -> Computed:
-        """What an expression can be."""
+        """The range of an expression."""
         return computed(expr, self._named)
 
     def failure(self, integers: Iterable[Computed], node: int) -> IndexFailure | None:
-        """The failures of expressions that are computed, where they can fail."""
+        """The failures of computing expressions; None if they cannot fail."""
         return self._failed(node) if any(one.can_fail for one in integers) else None
 
     def operand(self, operand: StepOperand, node: int) -> ChosenTensor | None:
-        """A weight that indices choose is there."""
+        """The check that a weight selected by indices exists."""
         if not isinstance(operand, Weight) or not operand.index:
             return None
         found = self.chosen(operand, node)
         return self.missing(found, node) if self._weights.places(operand).has_gaps else found
 
     def chosen(self, weight: Weight, node: int) -> ChosenTensor:
-        """Indices choose none outside a family; those are looked at that could."""
+        """The check that indices stay within a family; only those that could leave it are checked."""
         axes = zip(weight.index, weight.firsts, weight.extents, strict=True)
         spans = [self._span(expr, first, first + extent - 1) for expr, first, extent in axes]
         kept = tuple(one for one in spans if one.can_be_below or one.can_be_above)
@@ -51,7 +51,7 @@ class IndexPlanner:
         return ChosenTensor(kept, self._numbers.number(node, NO_TENSOR) if kept else None)
 
     def missing(self, found: ChosenTensor, node: int) -> ChosenTensor:
-        """A family may have no tensor at the indices, even if none is outside."""
+        """The check extended to gaps in a family: indices in range may select no tensor."""
         return replace(found, gap=self._numbers.number(node, NO_TENSOR))
 
     def _span(self, expr: Expr, first: int, last: int) -> IndexSpan:
@@ -62,7 +62,7 @@ class IndexPlanner:
         return IndexFailure(self._numbers.number(node, BY_ZERO), self._numbers.number(node, TOO_LONG))
 
     def _named(self, name: str) -> Computed:
-        """A name in an index expression: a loop index, then a scalar variable, then a size."""
+        """The range of a name in an index expression: a loop index, else a scalar variable, else a size."""
         for index, found in reversed(self._now.loops):
             if index == name:
                 return found

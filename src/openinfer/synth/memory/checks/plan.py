@@ -1,4 +1,4 @@
-"""The checks of a whole program, and the numbers of all failures."""
+"""Plans the checks of a whole program, and numbers all failures."""
 
 from collections.abc import Iterable
 
@@ -30,9 +30,9 @@ from openinfer.synth.program.ir import Program
 def plan_checks(
     layouts: Layouts, input_sizes: Iterable[str], alignment: int, *, on_device: bool = False
 ) -> tuple[Checks, Failures]:
-    """The checks of a program. Blocks come first, those of the interface behind them."""
+    """The checks of a program. Failures of blocks are numbered first, then those of the interface."""
     numbers, known = FailureNumbers(), tuple(input_sizes)
-    # All blocks share them: a walk through the graph for each would be the square of the text.
+    # Shared by all blocks: walking the graph for each block would be quadratic.
     nodes = {node.index: node for node in layouts.program.bound.graph.walk()}
     others = [block for block in layouts.program.blocks if block != "entry"]
     blocks = {name: StepPlanner(layouts, nodes, numbers, known).block(name) for name in (*others, "entry")}
@@ -51,7 +51,7 @@ def _give(numbers: FailureNumbers, *mistakes: Mistake) -> None:
 
 
 def _inputs(program: Program, planner: StepPlanner, numbers: FailureNumbers, sizes: Iterable[str]) -> InputChecks:
-    """What must be true of the inputs before anything runs."""
+    """The checks of inputs before anything runs."""
     found = {size: numbers.number(-1, bad_input_size(size, program.sizes[size])) for size in sizes}
     inputs = {}
     for key, value in program.inputs.items():

@@ -1,7 +1,7 @@
-"""Checks as records: what is looked at, and the number of the failure where it is not as it must be.
+"""Checks as records: the condition, and the number of the failure if it does not hold.
 
-Every step of a program has a record of its kind, in the order of the steps; printers say the same in their language.
-A check that an earlier one makes sure of is left out.
+Every step of a program has a record of its kind, in step order; printers render them in their language. A check that is
+implied by an earlier one is left out.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ class Known:
 
 @dataclass(frozen=True)
 class InRange:
-    """An extent can be computed, is not negative, and no larger than there is memory for."""
+    """An extent can be computed, is not negative, and no larger than memory was planned for."""
 
     extent: int
     most: int
@@ -43,7 +43,7 @@ class Even:
 
 @dataclass(frozen=True)
 class Refused:
-    """Comparisons are not all true; or none of them is, if any is refused."""
+    """The comparisons do not all hold; with ``is_any``, none of them holds."""
 
     comparisons: tuple[Comparison, ...]
     is_any: bool
@@ -52,14 +52,14 @@ class Refused:
 
 @dataclass(frozen=True)
 class Computable:
-    """The integers of the check before could be computed."""
+    """The integers of the previous check could be computed."""
 
     failure: int
 
 
 @dataclass(frozen=True)
 class Room:
-    """A length that was found is no more than its axis can have."""
+    """The actual length is at most the bound of its axis."""
 
     most: int
     failure: int
@@ -67,7 +67,7 @@ class Room:
 
 @dataclass(frozen=True)
 class BindsSize:
-    """The one size of an extent gets its value from the length that was found, if it has none."""
+    """Binds the single size of an extent from the actual length, if it has no value."""
 
     size: str
     extent: int
@@ -76,18 +76,18 @@ class BindsSize:
 
 @dataclass(frozen=True)
 class BindsAmong:
-    """The same for one of several sizes, if the others have values."""
+    """Binds one of several sizes of an extent, if the others have values."""
 
     size: str
     extent: int
     others: tuple[str, ...]
-    """Those of which it is not certain."""
+    """The other sizes that may have no value."""
     failure: int
 
 
 @dataclass(frozen=True)
 class Agrees:
-    """An extent is the length that was found."""
+    """An extent equals the actual length."""
 
     extent: int
     failure: int
@@ -99,12 +99,12 @@ SizeChecks: TypeAlias = tuple[SizeCheck, ...]
 
 @dataclass(frozen=True)
 class WhenKnown:
-    """Something is done only if sizes have values, and ones that make shapes; something else if they have none."""
+    """Does something only if sizes have values that make valid shapes, and something else if they have no values."""
 
     unknown: tuple[str, ...]
     extents: tuple[int, ...]
     quotients: tuple[BinaryExpr, ...]
-    """Divisions without remainder."""
+    """Divisions that must have no remainder."""
 
 
 # --- indices ----------------------------------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ class WhenKnown:
 
 @dataclass(frozen=True)
 class IndexFailure:
-    """Failures of an index expression, and what else is wrong if it could be computed."""
+    """The failures of an index expression, and the failure if it could be computed."""
 
     by_zero: int
     too_long: int
@@ -121,7 +121,7 @@ class IndexFailure:
 
 @dataclass(frozen=True)
 class IndexSpan:
-    """An index is not below the first and not above the last that there is."""
+    """An index is between the first and the last valid one."""
 
     expr: Expr
     first: int
@@ -132,12 +132,12 @@ class IndexSpan:
 
 @dataclass(frozen=True)
 class ChosenTensor:
-    """Indices choose one of a family's tensors: those that could choose none are looked at."""
+    """Indices select one of a family's tensors; lists only the indices that could be out of range."""
 
     spans: tuple[IndexSpan, ...] = ()
     failure: int | IndexFailure | None = None
     gap: int | None = None
-    """The failure where the family has no tensor at the indices."""
+    """The failure if the family has no tensor at the indices."""
 
 
 # --- steps ------------------------------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ class ChosenTensor:
 
 @dataclass(frozen=True)
 class WatchPoint:
-    """A number of nodes are about to be executed; the failure of an interruption, then that of the budget."""
+    """Nodes are about to be executed; ``failure`` is an interruption, the next number an exceeded budget."""
 
     nodes: int
     failure: int
@@ -158,13 +158,13 @@ class NoChecks:
 
 @dataclass(frozen=True)
 class KernelChecks:
-    """Checks of a call of a kernel."""
+    """Checks of a kernel call."""
 
     when: WhenKnown | None
     extents: SizeChecks
     inputs: tuple[ChosenTensor | None, ...]
     failure: int | None
-    """What it is if the kernel fails."""
+    """The failure if the kernel fails."""
 
 
 @dataclass(frozen=True)
@@ -201,14 +201,14 @@ class AsideSizes:
 
 @dataclass(frozen=True)
 class JoinedSizes:
-    """The failure where a consumer has bound other values than the block that goes on."""
+    """The failure if a consumer has bound other values than the block that continues."""
 
     failure: int | None
 
 
 @dataclass(frozen=True)
 class LengthChecks:
-    """Checks of the length that a slice has along an axis."""
+    """Checks of the length of a slice along an axis."""
 
     axis: int
     checks: SizeChecks
@@ -219,14 +219,14 @@ class SliceChecks:
     """Checks of an access to a slice of a table or a tensor, in the order in which they are made."""
 
     whole: SizeChecks = ()
-    """Of the tensor that it is a slice of."""
+    """Of the tensor that is sliced."""
     indices: IndexFailure | None = None
     negative: int | None = None
-    """The failure of an index below zero, where one can be."""
+    """The failure of a negative index, if one is possible."""
     outside: int = -1
     lengths: tuple[LengthChecks, ...] = ()
     extents: SizeChecks = ()
-    """Of what is read."""
+    """Of the value that is read."""
     memory: int | None = None
     """The failure of a table that cannot grow."""
     value: ChosenTensor | None = None
@@ -250,12 +250,12 @@ class IntegerChecks:
 
 @dataclass(frozen=True)
 class CallChecks:
-    """Checks of what a block is called with."""
+    """Checks of a block's arguments."""
 
     sizes: SizeChecks
     args: tuple[ChosenTensor | None, ...]
     failure: IndexFailure | None
-    """Indices that cannot be computed."""
+    """The failure of indices that cannot be computed."""
 
 
 StepChecks: TypeAlias = (
@@ -283,7 +283,7 @@ class BlockChecks:
 
 @dataclass(frozen=True)
 class InputChecks:
-    """Checks of what the caller gives, before anything runs."""
+    """Checks of the caller's inputs, before anything runs."""
 
     sizes: Mapping[str, int]
     """The failure of each size that is out of range."""
@@ -292,7 +292,7 @@ class InputChecks:
 
 @dataclass(frozen=True)
 class InputFailures:
-    """Failures of an input: it is missing, or lies where the step writes; then those of its extents."""
+    """Failures of an input: it is missing, it aliases memory that the step writes; then the checks of its extents."""
 
     missing: int
     shared: int

@@ -1,4 +1,4 @@
-"""Checks of dynamic sizes: how they get values, and what must be so before memory of such a size is touched."""
+"""Plans checks of dynamic sizes: how they are bound, and what must hold before memory of such a size is touched."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -25,7 +25,7 @@ from openinfer.synth.program.ir import Comparison, Program, RefuseSizes, Require
 
 
 class SizePlanner:
-    """Checks of sizes, where a block stands; every method says what is checked there, in this order."""
+    """Plans checks of sizes at the current point of a block; each method yields the checks there, in order."""
 
     def __init__(self, program: Program, numbers: FailureNumbers, now: Certain) -> None:
         self._program = program
@@ -33,7 +33,7 @@ class SizePlanner:
         self._now = now
 
     def size(self, name: str) -> Computed:
-        """A size, whether it is dynamic or a number."""
+        """The range of a size, whether dynamic or constant."""
         if name in self._program.sizes:
             return Computed(0, self._program.sizes[name])
         return constant(self._program.bound.sizes[name])
@@ -50,10 +50,10 @@ class SizePlanner:
             self._now.known.add(size)
 
     def agree(self, extent: int, node: int, *, is_exact: bool) -> Iterator[SizeCheck]:
-        """An extent is what was found; a size that has no value yet gets it from there."""
+        """An extent equals the actual length; a size that is not bound yet is bound from it."""
         sizes = sizes_in(extent)
         unknown = sorted(sizes - self._now.known)
-        # Slices that are written alike are one length to the op: another one does not fit, as no tensor's would.
+        # Identically written slices share one length: another length is a mismatch, as for any tensor.
         is_size = any(self._program.is_named(size) or size in unknown for size in sizes)
         failure = self._numbers.number(node, BAD_SIZE if is_size else BAD_LENGTH)
         if len(sizes) == 1 and unknown:
@@ -64,7 +64,7 @@ class SizePlanner:
                 return
         else:
             for size in filter(self._program.is_named, unknown):
-                if not _is_line(expr_of(extent), size):
+                if not _is_affine(expr_of(extent), size):
                     continue
                 yield BindsAmong(size, extent, tuple(one for one in unknown if one != size), failure)
             yield from self.known(unknown, node)
@@ -73,12 +73,12 @@ class SizePlanner:
         yield Agrees(extent, failure)
 
     def is_extent(self, extent: int, node: int) -> Iterator[SizeCheck]:
-        """An extent is what was found, and its sizes have values already."""
+        """An extent equals the actual length, and its sizes are bound already."""
         yield from self.known(sizes_in(extent), node)
         yield Agrees(extent, self._numbers.number(node, BAD_LENGTH))
 
     def room(self, extent: int, most: int | None, node: int) -> Iterator[SizeCheck]:
-        """A length without a name is no more than its axis can have, even if it is written as that of a longer one."""
+        """An unnamed length is at most the bound of its axis, even if it is shared with a longer axis."""
         is_unnamed = any(not self._program.is_named(size) for size in sizes_in(extent))
         if is_unnamed and most is not None and most < int(extent):
             yield Room(most, self._numbers.number(node, BAD_SIZE))
@@ -86,7 +86,7 @@ class SizePlanner:
     # --- extents --------------------------------------------------------------------------------------------------
 
     def guard(self, values: Iterable[Value], node: int) -> Iterator[SizeCheck]:
-        """Values about to be written have extents, and no more elements than there is memory for."""
+        """Values about to be written have valid extents, and no more elements than memory was planned for."""
         for value in values:
             for extent in value.shape:
                 yield from self.known(sizes_in(extent), node)
@@ -95,9 +95,9 @@ class SizePlanner:
                 yield from self._even(quotient, node)
 
     def when_known(self, values: Sequence[Value]) -> WhenKnown | None:
-        """What is done only if the sizes of values have values that make shapes; None where that is certain.
+        """The condition that sizes of values are bound and make valid shapes; None if that is certain.
 
-        A variable that nothing can write in this step, since it has no shape, needs no initial value.
+        A variable without a shape in this step cannot be accessed, so it needs no initial value.
         """
         extents = {form(one): one for value in values for one in value.shape}
         unknown = sorted({size for one in extents.values() for size in sizes_in(one)} - self._now.known)
@@ -109,7 +109,7 @@ class SizePlanner:
         return WhenKnown(tuple(unknown), tuple(extents.values()), kept)
 
     def assume(self, when: WhenKnown) -> None:
-        """It is so where the next step stands."""
+        """Assume that the condition holds from here on."""
         self._now.known.update(when.unknown)
         self._now.checked.update(map(EvenChecked, when.quotients))
 
@@ -125,7 +125,7 @@ class SizePlanner:
             yield InRange(extent, most, found.least < 0, found.most > most, failure)
 
     def _quotients(self, value: Value) -> Iterator[BinaryExpr]:
-        """The divisions in the declared dimensions of a variable, which must be even."""
+        """The divisions in a variable's declared dimensions, which must have no remainder."""
         variable = self._program.bound.vars.get(value.variable or "")
         if variable is None or not variable.is_dynamic or variable.is_table:
             return
@@ -139,10 +139,10 @@ class SizePlanner:
         yield from self.known(set(names(quotient)) & self._program.sizes.keys(), node)
         yield Even(quotient, self._numbers.number(node, NO_SHAPE))
 
-    # --- sizes that ops refuse ------------------------------------------------------------------------------------
+    # --- sizes that ops reject ------------------------------------------------------------------------------------
 
     def require(self, step: RequireSize) -> Iterator[SizeCheck]:
-        """A size has a value that an op has a result for."""
+        """A size has a value that the op accepts."""
         yield from self.known(sizes_in(step.size), step.node)
         for quotient in quotients(expr_of(step.size)):
             yield from self._even(quotient, step.node)
@@ -161,7 +161,7 @@ class SizePlanner:
                 yield from self._refused(others, step.code, step.node)
 
     def refuse(self, step: RefuseSizes) -> Iterator[SizeCheck]:
-        """Sizes that do not fit each other. Comparisons stand in the order in which one makes sure of the next."""
+        """Sizes fit each other. Comparisons are in an order in which each one guards the next."""
         for one in step.refused:
             yield from self.known({*names(one.left), *names(one.right)}, step.node)
         yield from self._refused(step.refused, step.code, step.node)
@@ -172,22 +172,22 @@ class SizePlanner:
     def _refused(
         self, found: tuple[Comparison, ...], code: Code, node: int, *, is_any: bool = False, is_small: bool = False
     ) -> Iterator[SizeCheck]:
-        """A check that fails a step, unless it has been made before."""
+        """A check that fails the step, unless it has been made before."""
         key = Compared(found, is_any and len(found) > 1)
         if key not in self._now.checked:
             self._now.checked.add(key)
             yield Refused(found, is_any, self._numbers.number(node, no_result(code, is_small=is_small)))
 
 
-def _is_line(expr: Expr, size: str) -> bool:
-    """Whether an expression is a line over a size, whatever the other sizes are."""
+def _is_affine(expr: Expr, size: str) -> bool:
+    """Whether an expression is affine in a size for any values of the other sizes."""
     if size not in names(expr):
         return True
     match expr:
         case Neg(operand):
-            return _is_line(operand, size)
+            return _is_affine(operand, size)
         case BinaryExpr(op, left, right):
             is_once = op in "+-" or (op == "*" and not (size in names(left) and size in names(right)))
-            return is_once and _is_line(left, size) and _is_line(right, size)
+            return is_once and _is_affine(left, size) and _is_affine(right, size)
         case _:
             return True

@@ -1,4 +1,4 @@
-"""Checks of slices, of tables and of plain tensors: indices inside, and lengths that fit."""
+"""Plans checks of slices of tables and plain tensors: indices are in bounds, and lengths fit."""
 
 from collections.abc import Iterator, Sequence
 
@@ -22,7 +22,7 @@ from openinfer.synth.program.ir import Action, PartStep, TableStep, Value
 
 
 class SlicePlanner:
-    """Checks of steps on slices."""
+    """Plans checks of steps on slices."""
 
     def __init__(self, state: StateLayout, numbers: FailureNumbers, sizes: SizePlanner, indices: IndexPlanner) -> None:
         self._state = state
@@ -31,7 +31,7 @@ class SlicePlanner:
         self._indices = indices
 
     def table(self, step: TableStep) -> StepChecks:
-        """Checks of an access to a table; all of it can always be reset."""
+        """Checks of an access to a table; resetting a whole table never fails."""
         if step.action is Action.RESET and not step.indices:
             return NoChecks()
         layout, node = self._state.tables[step.table.variable.name], step.node
@@ -64,7 +64,7 @@ class SlicePlanner:
     def _inside(
         self, indices: Sequence[Index], grown: Sequence[bool], node: int
     ) -> tuple[IndexFailure | None, int | None, int]:
-        """The failures of indices: what cannot be computed, what is negative, what is outside."""
+        """The failures of indices: not computable, negative, out of bounds."""
         ends: list[Computed] = []
         can_be_negative = False
         for index, is_grown in zip(indices, grown, strict=True):
@@ -78,7 +78,7 @@ class SlicePlanner:
         return failed, negative, self._numbers.number(node, OUTSIDE)
 
     def _lengths(self, step: TableStep | PartStep, value: Value, kept: Sequence[int]) -> Iterator[LengthChecks]:
-        """The lengths of a slice are those of a tensor; one that is read can be the first to have a dynamic size."""
+        """The lengths of a slice match a tensor's extents; a slice that is read may bind sizes."""
         node = step.node
         for axis, extent in sorted(zip(kept, value.shape, strict=False), key=lambda pair: len(sizes_in(pair[1])) > 1):
             if step.action is Action.WRITE:

@@ -1,4 +1,4 @@
-"""The checks of every step of a block, in the order of the steps."""
+"""Plans the checks of every step of a block, in the order of the steps."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -60,7 +60,7 @@ from openinfer.synth.program.ir import (
 
 @dataclass(frozen=True)
 class Layouts:
-    """Where everything of a program lies."""
+    """The memory layouts of a program."""
 
     program: Program
     memory: MemoryPlan
@@ -75,7 +75,7 @@ class Layouts:
 
 
 class StepPlanner:
-    """Plans the checks of one block; ``nodes`` are the graph's, ``known`` the sizes that have values before it."""
+    """Plans the checks of one block; ``nodes`` are the graph's, ``known`` the sizes that are bound before it."""
 
     def __init__(
         self, layouts: Layouts, nodes: Mapping[int, Node], numbers: FailureNumbers, known: Iterable[str]
@@ -93,14 +93,14 @@ class StepPlanner:
         """The checks of a block."""
         nodes = self._program.bound.graph.blocks[name].nodes
         params = self._program.params.get(name, BlockParams())
-        # Whoever calls it has found the sizes of what it is called with.
+        # The caller has checked the sizes of the arguments.
         self._now.known |= {size for one in params.args for extent in one.shape for size in sizes_in(extent)}
         self._now.loops += [(index.name, Computed(index.least, index.most)) for index in params.indices]
         watch = self._watch(_executed(nodes), nodes[0].index if nodes else -1)
         return BlockChecks(watch, self._body(self._program.blocks[name]))
 
     def guard(self, value: Value) -> SizeChecks:
-        """A value that is there before anything runs has extents."""
+        """The checks of a value that exists before anything runs."""
         return tuple(self._sizes.guard([value], -1))
 
     def _watch(self, nodes: int, node: int) -> WatchPoint | None:
@@ -154,7 +154,7 @@ class StepPlanner:
             case RefuseSizes():
                 return ExtentChecks(tuple(self._sizes.refuse(step)))
 
-    # --- what kernels and moves work on ---------------------------------------------------------------------------
+    # --- operands of kernels and moves ----------------------------------------------------------------------------
 
     def _kernel(self, step: KernelStep) -> KernelChecks:
         when = self._sizes.when_known(step.outputs) if step.is_initial else None
@@ -170,7 +170,7 @@ class StepPlanner:
         return extents, inputs, self._failure(step)
 
     def _failure(self, step: KernelStep) -> int | None:
-        """The failure of a kernel; one that fails only in loops without iterations has none."""
+        """The failure of a kernel; None if it can fail only in loops without iterations."""
         reasons = dict.fromkeys(one.reason for one in walk(step.kernel.body) if isinstance(one, Fail))
         if not reasons or not any(isinstance(one, Fail) for one in walk(straightened(step.kernel.body))):
             return None
@@ -231,7 +231,7 @@ class StepPlanner:
 
 
 def _executed(nodes: Sequence[Node]) -> int:
-    """How many nodes are executed when these are, not counting the iterations of loops among them."""
+    """The number of nodes executed with these, not counting loop bodies."""
     todo, count = list(nodes), 0
     while todo:
         node = todo.pop()

@@ -1,1 +1,1 @@
-"""Fusion: kernels joined into one, the rules for it, and the ledger of what was fused and what was not."""
+"""Kernel fusion: the pass, its rules, and the ledger of what was fused and what was not."""

@@ -1,4 +1,4 @@
-"""The steps of one body while kernels are joined: what reads and writes each value, and what stands between two steps.
+"""The steps of one body during fusion: the readers and writers of each value, and obstacles between two steps.
 
 Steps keep their positions when others are removed, so a query costs the same in a long body as in a short one.
 """
@@ -33,7 +33,7 @@ _OPERAND_CHANGES = Refusal("an operand changes between them")
 
 
 def values_read(steps: Iterable[Step], inside: Mapping[int, Set[Value]]) -> set[Value]:
-    """What steps read; for loops, ``inside`` says it of their bodies, by the identity of the loop."""
+    """The values that steps read; ``inside`` gives those of loop bodies, by the ``id`` of the loop."""
     found: set[Value] = set()
     for step in steps:
         found.update(uses(step))
@@ -42,7 +42,7 @@ def values_read(steps: Iterable[Step], inside: Mapping[int, Set[Value]]) -> set[
 
 
 class Body:
-    """The steps of a body, by their positions."""
+    """The steps of a body, by position."""
 
     def __init__(
         self, steps: Sequence[Step], inside: Mapping[int, Set[Value]], constraints: ProgramConstraints
@@ -51,14 +51,14 @@ class Body:
         self._constraints = constraints
         self._definitions: dict[Value, list[int]] = {}
         self._readers: dict[Value, dict[int, int]] = {}
-        """By the positions of the kernels that read a value, the node that does."""
+        """For each value, the positions of the kernels that read it, with the node that reads."""
         self._other_readers: set[Value] = set()
-        """Values that something other than a kernel reads."""
+        """Values that are read by something other than a kernel."""
         self._fences: list[int] = []
         self._obstacles: list[int] = []
-        """The positions of steps, other than fences, that nothing may be moved past."""
+        """The positions of steps, other than fences, that nothing may move past."""
         self._fixed: list[int] = []
-        """The positions of the marks of nodes that must stay."""
+        """The positions of the marks of nodes that must stay in place."""
         self._marks: dict[int, int] = {}
         for place, step in self._steps.items():
             self._add(place, step)
@@ -85,7 +85,7 @@ class Body:
         self._other_readers.update(uses(step))
 
     def _read(self, place: int, step: KernelStep, nodes: Mapping[Value, int]) -> None:
-        """A call reads its operands, each for a node: that of the call, unless it is known."""
+        """Register the operands that a call reads, each for a node: that in ``nodes``, else the call's."""
         for operand in step.inputs:
             if isinstance(operand, Value):
                 self._readers.setdefault(operand, {})[place] = nodes.get(operand, step.node)
@@ -93,7 +93,7 @@ class Body:
 
     @property
     def steps(self) -> Steps:
-        """The steps that are left, in their order."""
+        """The remaining steps, in order."""
         return tuple(self._steps.values())
 
     def kernels(self) -> list[int]:
@@ -106,7 +106,7 @@ class Body:
         return step if isinstance(step, KernelStep) else None
 
     def only_reader(self, value: Value, behind: int) -> int | Refusal:
-        """The position of the only reader of a value, if it is a kernel call after another position; else why not."""
+        """The position of a value's only reader, if it is a kernel call after ``behind``; otherwise a refusal."""
         readers = self._readers.get(value, {})
         if value in self._other_readers:
             return _OTHER_READER
@@ -116,19 +116,19 @@ class Body:
         return place if place > behind else _READ_BEFORE
 
     def readers(self, value: Value, behind: int) -> tuple[int, ...]:
-        """The positions of all that read a value, if they are kernel calls after another position; else none."""
+        """The positions of all readers of a value, if all are kernel calls after ``behind``; otherwise none."""
         found = tuple(sorted(self._readers.get(value, {})))
         is_all = value not in self._other_readers and all(place > behind for place in found)
         return found if is_all else ()
 
     def reading_nodes(self, value: Value, behind: int) -> list[int]:
-        """The nodes that read, in kernels of this body, what the step at a position makes of a value."""
+        """The nodes whose kernels in this body read what the step at ``behind`` writes to a value."""
         end = _next(self._definitions.get(value, []), behind)
         readers = self._readers.get(value, {})
         return [readers[place] for place in sorted(readers) if behind < place <= end]
 
     def join(self, first: int, last: int, made: KernelStep) -> list[int]:
-        """Replace two calls by one; the positions of the kernels that produce what it reads."""
+        """Replace two calls by their fusion; returns the positions of kernels whose results it reads, to try again."""
         nodes: dict[Value, int] = {}
         for place in (last, first):
             gone = self._steps[place]
@@ -142,12 +142,12 @@ class Body:
         return [place for place in makers if self.kernel(place) is not None]
 
     def copy(self, first: int, made: Mapping[int, KernelStep]) -> list[int]:
-        """Replace calls by such as do what another one did for all of them; what to try again, as ``join`` has it."""
+        """Replace calls by fusions that each repeat the first call's work; returns positions to try again."""
         gone = self._steps[first]
         assert isinstance(gone, KernelStep)
         again: set[int] = set()
         for last, step in made.items():
-            # The call that goes is put back until the last one has what it made.
+            # Each join removes the first call: put it back for the next one.
             self._steps[first] = gone
             self._read(first, gone, {})
             again |= set(self.join(first, last, step))
@@ -156,10 +156,10 @@ class Body:
     def _makers(self, value: Value) -> Sequence[int]:
         return () if value.is_home else self._definitions.get(value, ())
 
-    # --- what stands between two steps ------------------------------------------------------------------------------
+    # --- obstacles between two steps --------------------------------------------------------------------------------
 
     def passed_refusal(self, nodes: Sequence[int], first: int, last: int) -> Refusal | None:
-        """Why nodes may not be computed only at the last position, because of nodes they would be moved past."""
+        """Why nodes cannot move from the first position to the last, past nodes in between; None if they can."""
         fixed = _next(self._fixed, first)
         if fixed < last:
             step = self._steps[int(fixed)]
@@ -173,7 +173,7 @@ class Body:
         return None
 
     def obstacle(self, read: Iterable[Value], first: int, last: int) -> Refusal | None:
-        """Why a step that reads some values may not be moved to the last position."""
+        """Why a step that reads some values cannot move to the last position; None if it can."""
         changed = min((_next(self._definitions.get(value, []), first) for value in read), default=float("inf"))
         fence, other = _next(self._fences, first), _next(self._obstacles, first)
         nearest = min(changed, fence, other)

@@ -1,7 +1,7 @@
-"""Kernels joined so that values between them need no memory.
+"""The fusion pass: merges kernels so that the values between them need no memory.
 
-The rules say how two kernels become one, this pass where that is allowed, and the ledger what was joined and what was
-not, and why.
+Rules say how two kernels become one, this pass decides where that is legal, and the ledger records what was fused and
+what was not, with reasons.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,15 +40,15 @@ _RETURNED = Refusal("the graph returns the value")
 
 @dataclass(frozen=True)
 class Fuse:
-    """The pass: kernels of one body are joined where nothing forbids it."""
+    """The pass: fuses kernels of one body wherever that is legal."""
 
     max_kernel_ops: int = 64
     max_recomputed: int = 8
-    """The most operations of an element that is recomputed at each of several reads."""
+    """The most operations per element to recompute at each of several reads."""
     is_launch: IsLaunch | None = None
-    """Set by targets that run kernels in launches: which kernels are one."""
+    """Set by targets that launch kernels: whether a kernel runs in one launch."""
     rules: tuple[FusionRule, ...] = ()
-    """Rules of the target, which are tried after those of all targets; the ledger gives the reasons of the latter."""
+    """The target's rules, tried after the shared ones; the ledger reports only the reasons of the shared ones."""
 
     def run(self, program: Program) -> tuple[Program, tuple[LedgerEntry, ...]]:
         """The program with fused kernels, and the ledger."""
@@ -62,40 +62,40 @@ class Fuse:
 
 @dataclass(frozen=True)
 class _Apart:
-    """Why a kernel was not joined with what reads its result."""
+    """Why a kernel was not fused with the reader of its result."""
 
     refusals: tuple[Refusal, ...]
     is_general: bool = False
-    """Whether it is said of all that read the result, not of one kernel."""
+    """Whether it applies to all readers of the result, not to one kernel."""
 
 
 @dataclass
 class _Fusion:
-    """The kernels of one block."""
+    """Fuses the kernels of one block."""
 
     options: Fuse
     constraints: ProgramConstraints
     ledger: Ledger
     needed: set[Value]
     slices: set[StepOperand | None] = field(default_factory=set)
-    """What has been read from tables."""
+    """The values read from tables."""
     inside: dict[int, set[Value]] = field(default_factory=dict)
-    """By the identity of a loop, what its body reads."""
+    """By the ``id`` of a loop: the values that its body reads."""
 
     def fused(self, steps: Steps) -> Steps:
-        """The steps of one body, with loops' bodies done first.
+        """The fused steps of one body, inner loops first.
 
-        Kernels are tried in their order; when two are joined, those that make what the new one reads are tried again.
+        Kernels are tried in order; after a fusion, the producers of what the new kernel reads are tried again.
         """
         body = Body([self._with_fused_body(step) for step in steps], self.inside, self.constraints)
         apart = self._join_all(body, body.kernels(), {}, RULES)
         own = self.options.is_launch
         if own is not None:
-            # What needs no memory at all is joined before what needs some in a launch.
+            # Fusions that need no memory come before those that need memory within a launch.
             apart, todo = {}, body.kernels()
             while todo:
                 self._join_all(body, todo, apart, (*RULES, one_launch(own)))
-                # Kernels that are joined may leave a single reader of what others make: copies come last.
+                # Fusion may leave a value with a single reader, so duplicating producers comes last.
                 todo = self._copied(body)
         self._enter(body, apart)
         return body.steps
@@ -103,7 +103,7 @@ class _Fusion:
     def _join_all(
         self, body: Body, todo: list[int], apart: "dict[int, _Apart]", rules: Sequence[FusionRule]
     ) -> "dict[int, _Apart]":
-        """Join what is at some positions, which are in order, with what reads it; why others are apart."""
+        """Fuse the kernels at sorted positions with their readers; returns why others stay apart."""
         waiting = set(todo)
         while todo:
             place = heappop(todo)
@@ -113,7 +113,7 @@ class _Fusion:
                 continue
             tried = self._try(body, place, producer, rules)
             if isinstance(tried, _Apart):
-                # What is said of two nodes counts, not what is said when one of them has become part of more.
+                # Keep the reason given for two single nodes over one for a kernel that has since grown.
                 apart[place] = tried if place not in apart or apart[place].is_general else apart[place]
                 continue
             for other in tried:
@@ -123,7 +123,7 @@ class _Fusion:
         return apart
 
     def _copied(self, body: Body) -> list[int]:
-        """Make a kernel a part of all that read its result, if there is such a one; the positions to try again."""
+        """Duplicate one kernel into all readers of its result, if any qualifies; returns the positions to try again."""
         for place in body.kernels() if self.options.is_launch is not None else ():
             producer = body.kernel(place)
             found = None if producer is None or self._kept(producer) else self._try_copies(body, place, producer)
@@ -132,7 +132,7 @@ class _Fusion:
         return []
 
     def _enter(self, body: Body, apart: "Mapping[int, _Apart]") -> None:
-        """Say why kernels of a body that is done are not joined with those that read what they compute."""
+        """Record why kernels of a finished body are not fused with the readers of their results."""
         for place in body.kernels():
             producer = body.kernel(place)
             assert producer is not None
@@ -148,14 +148,14 @@ class _Fusion:
         return step
 
     def _try(self, body: Body, place: int, producer: KernelStep, rules: Sequence[FusionRule]) -> "list[int] | _Apart":
-        """Join a kernel with the reader of its result, if allowed, and the positions to try again; else why not."""
+        """Fuse a kernel with its result's only reader; returns the positions to try again, or why not."""
         value = producer.outputs[0]
         refusal = self._kept(producer)
         if refusal is not None:
             return _Apart((refusal,), is_general=True)
         reader = body.only_reader(value, place)
         if isinstance(reader, Refusal):
-            # What is read as it is stored costs each of its readers nothing.
+            # Reading a weight in its stored form costs none of its readers anything.
             copied = self._copies(body, place, producer, (read_elsewhere,)) if widens_weight(producer) else None
             return copied or _Apart((reader,), is_general=True)
         consumer = body.kernel(reader)
@@ -170,14 +170,14 @@ class _Fusion:
         return body.join(place, reader, made)
 
     def _try_copies(self, body: Body, place: int, producer: KernelStep) -> "list[int] | None":
-        """Join a kernel with each reader of its result in one launch, if that goes with all of them."""
+        """Fuse a cheap kernel with each reader of its result into one launch, if that works for all of them."""
         is_launch = self.options.is_launch
         if is_launch is None or not is_cheap(producer.kernel):
             return None
         return self._copies(body, place, producer, (one_launch(is_launch),))
 
     def _copies(self, body: Body, place: int, producer: KernelStep, rules: Sequence[FusionRule]) -> "list[int] | None":
-        """Join a kernel with each reader of its result by some rules, if that goes with all of them."""
+        """Fuse a kernel with each reader of its result by some rules, if that works for all of them."""
         (value,) = producer.outputs
         readers = body.readers(value, place)
         if not readers:
@@ -197,7 +197,7 @@ class _Fusion:
         return body.copy(place, made)
 
     def _kept(self, producer: KernelStep) -> Refusal | None:
-        """Why a kernel's results must be in memory, whatever reads them."""
+        """Why a kernel's results must be in memory whatever reads them; None if they need not."""
         if len(producer.outputs) != 1:
             return _SEVERAL_RESULTS
         (value,) = producer.outputs
@@ -240,12 +240,12 @@ class _Fusion:
         merged = replace(made, inputs=(*one.inputs, *kept), outputs=other.outputs)
         nodes = (*(producer.nodes or (producer.node,)), *(consumer.nodes or (consumer.node,)))
         if made.name == other.name and len(one.inputs) == 1:
-            # What is read in place of another one is called like it.
+            # The operand that replaces the value takes over its name.
             merged = with_buffers(merged, {one.inputs[0].name: replace(one.inputs[0], name=target.name)})
         merged = with_plain_outputs(merged)
         scratch = (*producer.scratch, *consumer.scratch)
         if len(merged.scratch) > len(scratch):
-            # What was between them is memory of the kernel.
+            # The value between them becomes scratch memory of the kernel.
             scratch = (Value(value.name, value.dtype, value.shape), *scratch)
         return KernelStep(
             replace(merged, doc=(*one.doc, *other.doc)),

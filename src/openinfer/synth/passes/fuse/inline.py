@@ -1,4 +1,4 @@
-"""The rule ``inline``: a value that is computed element by element is computed where it is read."""
+"""The rule ``inline``: recomputes a pointwise producer where its elements are read."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ _RECOMPUTED = "each element would be computed at {} reads with {} operations, an
 
 
 def inline(pair: Pair) -> Kernel | Refusal:
-    """The consumer, computing the producer's elements itself."""
+    """The consumer, which computes the producer's elements itself."""
     producer, consumer, target = pair.producer, pair.consumer, pair.between
     form = pointwise_form(producer)
     if form is None:
@@ -39,5 +39,5 @@ def inline(pair: Pair) -> Kernel | Refusal:
         places = dict(zip(form.indices, one.index, strict=True))
         return changed(element, lambda part: places.get(part) if isinstance(part, ScalarVar) else None)
 
-    # An element that does not depend on where it is read leaves unused names of positions.
+    # If the element does not depend on the position of the read, position variables become unused.
     return replace(consumer, name=pair.name, body=without_unused(changed_statements(consumer.body, change)))

@@ -1,4 +1,4 @@
-"""The ledger of fusion: which kernels were joined, which were not, and why."""
+"""The fusion ledger: which kernels were fused, which were not, and why."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from openinfer.synth.program.refusal import Refusal
 
 @dataclass(frozen=True)
 class LedgerEntry:
-    """Two nodes of which one reads what the other computes: the bytes that need no memory, or why they were not joined.
+    """A producer and a reader of its result: the bytes of memory saved by fusing them, or why they were not fused.
 
     >>> LedgerEntry(3, 5, (Refusal("a barrier lies between them"),)).reason
     'a barrier lies between them'
@@ -16,7 +16,7 @@ class LedgerEntry:
     producer: int
     consumer: int
     refusals: tuple[Refusal, ...] = ()
-    """Why they are not joined: what keeps them apart, or else what each of the rules lacks."""
+    """Why they are not fused: the constraint that keeps them apart, or else why each rule does not apply."""
     bytes_saved: int = 0
 
     @property
@@ -26,23 +26,23 @@ class LedgerEntry:
 
     @property
     def reason(self) -> str:
-        """Why (not), in words."""
+        """The reason, in words."""
         return "; ".join(refusal.text for refusal in self.refusals) or "one kernel"
 
 
 @dataclass(frozen=True)
 class InexactNode:
-    """A node that is computed in a way which its op's bound does not cover, because the user allows it."""
+    """A node that is computed outside its op's error bound, because the user allows it."""
 
     node: int
     form: str
-    """How it is computed."""
+    """The method of computation."""
     bound: str
-    """How far from the exact result its results were found to be at most."""
+    """The largest measured deviation from the exact result."""
 
 
 class Ledger:
-    """The entries: of each body what was joined, in that order, and then what is left apart."""
+    """Collects entries: for each body first what was fused, in that order, then what was not."""
 
     def __init__(self) -> None:
         self._entries: list[LedgerEntry] = []
@@ -50,15 +50,15 @@ class Ledger:
 
     @property
     def entries(self) -> tuple[LedgerEntry, ...]:
-        """Everything so far."""
+        """All entries so far."""
         return tuple(self._entries)
 
     def fused(self, producer: int, consumer: int, bytes_saved: int) -> None:
-        """Two nodes were joined."""
+        """Record that two nodes were fused."""
         self._entries.append(LedgerEntry(producer, consumer, bytes_saved=bytes_saved))
 
     def refused(self, producer: int, consumer: int, refusals: tuple[Refusal, ...]) -> None:
-        """Two nodes were not joined; said once, however many values are between them."""
+        """Record that two nodes were not fused; once, however many values connect them."""
         entry = LedgerEntry(producer, consumer, refusals)
         if entry not in self._refused:
             self._refused.add(entry)

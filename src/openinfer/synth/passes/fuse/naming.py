@@ -1,4 +1,4 @@
-"""Names in kernels that are joined: no two things share a name."""
+"""Names in fused kernels: no two things share a name."""
 
 import re
 from dataclasses import replace
@@ -8,13 +8,13 @@ from openinfer.loops.rewrite import renamed, variables_of, with_buffers
 
 
 def joined_name(one: str, other: str) -> str:
-    """The name of a kernel that does what two do."""
+    """The name of the fusion of two kernels."""
     name = f"{one}_{other}"
     return name if len(name) <= 40 else f"{name[:36]}_etc"
 
 
 def renamed_apart(one: Kernel, other: Kernel) -> tuple[Kernel, Kernel]:
-    """Two kernels with no variable or buffer of the same name: those of the second make way."""
+    """Two kernels with disjoint names of variables and buffers; the second one's are changed."""
     taken = {buffer.name for buffer in buffers_of(one)} | {var.name for var in variables_of(one.body)}
     buffers = {buffer.name: replace(buffer, name=free_name(buffer.name, "_", taken)) for buffer in buffers_of(other)}
     names = {var.name: ScalarVar(free_name(var.name, "", taken), var.type) for var in variables_of(other.body)}
@@ -23,7 +23,7 @@ def renamed_apart(one: Kernel, other: Kernel) -> tuple[Kernel, Kernel]:
 
 
 def with_plain_outputs(kernel: Kernel) -> Kernel:
-    """The kernel with outputs called as before they made way, where that name has become free."""
+    """The kernel with its outputs' original names, where these are free again."""
     taken = {buffer.name for buffer in buffers_of(kernel)} | {var.name for var in variables_of(kernel.body)}
     names = {}
     for buffer in kernel.outputs:
@@ -35,12 +35,12 @@ def with_plain_outputs(kernel: Kernel) -> Kernel:
 
 
 def buffers_of(kernel: Kernel) -> tuple[Buffer, ...]:
-    """All memory that a kernel has names for."""
+    """All buffers of a kernel."""
     return (*kernel.inputs, *kernel.outputs, *kernel.scratch)
 
 
 def free_name(name: str, mark: str, taken: set[str]) -> str:
-    """An unused name, which is then taken: the name itself, or with another number."""
+    """A free name, which is then taken: the name itself, or with another number."""
     stem, found, number = re.sub(rf"{mark}\d+$", "", name), name, 1
     while found in taken:
         number += 1

@@ -1,7 +1,7 @@
-"""The rule ``one_launch``: two kernels one after the other in one, where a device runs them in a single launch.
+"""The rule ``one_launch``: runs two kernels in sequence within a single device launch.
 
-What is between them is memory of the kernel. Only a target can say which kernels are a launch: a norm in front of a
-product with a vector, say, which each group of threads computes again, or two products that have their rows in common.
+The value between them becomes scratch memory of the kernel. Only a target knows what fits in one launch: a norm in
+front of a matrix-vector product, say, which each workgroup recomputes, or two products that share their rows.
 """
 
 from collections.abc import Callable
@@ -33,5 +33,5 @@ def one_launch(is_launch: IsLaunch) -> FusionRule:
 
 
 def is_cheap(kernel: Kernel) -> bool:
-    """Whether each reader may compute what a kernel does: there are no products in it, and it cannot fail."""
+    """Whether a kernel is cheap enough to duplicate into each reader: it has no products, and cannot fail."""
     return not kernel.can_fail and not any(isinstance(one, Contraction | Structure) for one in walk(kernel.body))

@@ -1,4 +1,4 @@
-"""What a fusion rule is given, and what it answers."""
+"""The input and the output of a fusion rule."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,35 +10,35 @@ from openinfer.synth.program.refusal import Refusal
 
 @dataclass(frozen=True)
 class Pair:
-    """Two kernels with no name in common, of which one reads what the other writes."""
+    """A producer and a consumer of its result, with no name in common."""
 
     producer: Kernel
     consumer: Kernel
     between: Buffer
-    """What is written and read, as the consumer calls it."""
+    """The buffer between them, under the consumer's name."""
     is_slice: bool
     """Whether the producer reads a slice of a table."""
     is_weight: bool
-    """Whether the producer reads a tensor of the model, and nothing else."""
+    """Whether the producer reads one model tensor and nothing else."""
     max_recomputed: int
-    """The most operations of an element that is recomputed wherever it is read."""
+    """The most operations per element to recompute at each read."""
 
     @property
     def name(self) -> str:
-        """The name of a kernel that computes what both do."""
+        """The name of the fused kernel."""
         return joined_name(self.producer.name, self.consumer.name)
 
     @property
     def reads(self) -> tuple[Load, ...]:
-        """The elements of the value between them that the consumer reads in expressions."""
+        """The consumer's loads from the value between them."""
         return tuple(loads(self.consumer, self.between))
 
 
 FusionRule = Callable[[Pair], Kernel | Refusal]
-"""Two kernels as one, or why the rule does not apply."""
+"""Fuses two kernels, or says why the rule does not apply."""
 
 MAX_PARTS = 2000
-"""A larger expression is not worth the memory it saves."""
+"""The largest expression that is worth the memory it saves."""
 TOO_LARGE = Refusal("an element would be an expression of more than {} parts", (MAX_PARTS,))
 UNUSED = Refusal("the reader uses no element of the value")
 PRODUCER_NOT_POINTWISE = Refusal("the producer does not compute its elements one by one")
@@ -52,10 +52,10 @@ def values(kernel: Kernel) -> Iterator[Scalar]:
 
 
 def loads(kernel: Kernel, buffer: Buffer) -> Iterator[Load]:
-    """The elements of a buffer that a kernel reads in expressions."""
+    """The loads of a buffer in a kernel's expressions."""
     return (one for value in values(kernel) for one in visit(value) if isinstance(one, Load) and one.buffer == buffer)
 
 
 def is_read(kernel: Kernel, buffer: Buffer) -> bool:
-    """Whether a kernel reads an element of a buffer in an expression."""
+    """Whether a kernel's expressions load from a buffer."""
     return next(loads(kernel, buffer), None) is not None

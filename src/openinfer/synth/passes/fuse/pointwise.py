@@ -1,4 +1,4 @@
-"""Kernels that compute each element of their result by itself: what fusion can move to where elements are read."""
+"""Pointwise kernels: each element of the result is computed independently, so fusion can move it to its readers."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from openinfer.loops.rewrite import changed
 
 @dataclass(frozen=True)
 class Pointwise:
-    """A kernel that computes each element of its one output from elements of its inputs: a perfect nest of loops."""
+    """A kernel that computes each element of its single output from elements of its inputs, in a perfect loop nest."""
 
     indices: tuple[ScalarVar, ...]
     lets: tuple[Let, ...]
@@ -16,7 +16,7 @@ class Pointwise:
 
 
 def pointwise_form(kernel: Kernel) -> Pointwise | None:
-    """The form of a kernel that is one, else None."""
+    """The pointwise form of a kernel; None if it has none."""
     if len(kernel.outputs) != 1:
         return None
     body: tuple[Statement, ...] = kernel.body
@@ -33,7 +33,7 @@ def pointwise_form(kernel: Kernel) -> Pointwise | None:
 
 
 def expression(form: Pointwise) -> Scalar:
-    """The element as one expression, its named parts put in."""
+    """The element as one expression, with its let bindings substituted."""
     known: dict[Scalar, Scalar] = {}
 
     def put_in(value: Scalar) -> Scalar:
@@ -45,10 +45,10 @@ def expression(form: Pointwise) -> Scalar:
 
 
 def with_names(form: Pointwise) -> Pointwise:
-    """The form with names only for what is used more than once, and for what is loaded if there are choices.
+    """The form with let bindings only for what is used more than once, and for loads if there are selects.
 
-    What is loaded by name is loaded in any case. Where a value is loaded only if it is chosen, gcc 12 makes loads under
-    a mask of it, and has been seen to take the mask of other elements.
+    A let-bound load is unconditional. For loads inside a select, gcc 12 generates masked loads, and has been seen to
+    use the mask of other elements.
     """
     parts = [part for value in (*(let.value for let in form.lets), form.value) for part in visit(value)]
     has_choices = any(isinstance(part, Select) for part in parts)
@@ -66,7 +66,7 @@ def with_names(form: Pointwise) -> Pointwise:
 
 
 def expanded_size(form: Pointwise) -> int:
-    """How many parts the element has as one expression: what is used twice counts twice, and so do its own parts."""
+    """The size of the element as one expression: a binding counts in full at each use."""
     sizes: dict[Scalar, int] = {}
     for let in form.lets:
         sizes[let.var] = sum(sizes.get(part, 1) for part in visit(let.value))

@@ -1,7 +1,7 @@
-"""The rule ``read_elsewhere``: rows that are only moved are read where they lie, and need no copy.
+"""The rule ``read_elsewhere``: eliminates copies that only move rows; the consumer reads the rows from the source.
 
-Neighbours in a row must be neighbours there too; a contraction keeps its factors, which are read as they lie. Weights
-of few bits that are only made wider are read as they are stored, in whatever order: each element is made wider there.
+Rows must be contiguous in the source too; a contraction reads its factors from there. Weights of few bits that are only
+widened are read in stored form, in any order: each element is widened where it is read.
 """
 
 from dataclasses import replace
@@ -39,7 +39,7 @@ _SQUARED = Refusal("the value is both factors of a product")
 
 
 def read_elsewhere(pair: Pair) -> Kernel | Refusal:
-    """The consumer of a tensor whose rows only lie elsewhere, reading them there."""
+    """The consumer, reading a moved tensor's rows from their source."""
     form = pointwise_form(pair.producer)
     if form is None:
         return PRODUCER_NOT_POINTWISE
@@ -60,7 +60,7 @@ def read_elsewhere(pair: Pair) -> Kernel | Refusal:
 
 
 def _can_widen(pair: Pair) -> bool:
-    """Whether the consumer reads elements as expressions, or as the one factor of a product, which may be converted."""
+    """Whether the consumer reads elements in expressions, or as one factor of a contraction, which can convert them."""
     statements = [one for one in walk(pair.consumer.body) if pair.between in factors_of(one)]
     is_product = all(isinstance(one, Contraction) for one in statements)
     return is_product and not _is_squared(pair.between, pair.consumer)
@@ -92,12 +92,12 @@ def _read_through(consumer: Kernel, target: Buffer, form: Pointwise, source: Loa
 
 
 def _is_squared(buffer: Buffer, kernel: Kernel) -> bool:
-    """Whether a statement has the same factor twice: one buffer would not say which of the two is meant."""
+    """Whether a contraction has the buffer as both factors: one buffer could not tell the two apart."""
     return any(factors_of(statement).count(buffer) > 1 for statement in walk(kernel.body))
 
 
 def _keeps_rows(source: Load, form: Pointwise, made: Buffer) -> bool:
-    """Whether all indices are chosen once each, and neighbours in the result are neighbours where they come from."""
+    """Whether each index is used exactly once, and rows of the result are contiguous in the source."""
     places = [affine(one) for one in source.index]
     names = [name for place in places if place is not None for name in place.steps]
     chosen = [var.name for var, extent in zip(form.indices, made.shape, strict=True) if not is_same(extent, 1)]

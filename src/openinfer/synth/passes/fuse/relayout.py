@@ -1,4 +1,4 @@
-"""Kernels that only put the elements of a tensor into another order: what the rules about them share."""
+"""What the rules share about kernels that only reorder the elements of a tensor."""
 
 from openinfer.loops.ir import Buffer, Load, Scalar
 from openinfer.synth.passes.fuse.pointwise import Pointwise, expression, pointwise_form
@@ -8,7 +8,7 @@ from openinfer.synth.program.refusal import Refusal
 ScalarCoordinates = tuple[Scalar, ...]
 
 _LINE = 64
-"""Shorter rows, in bytes, are read faster when contiguous: whole cache lines are used."""
+"""In bytes. Shorter rows are faster to read when contiguous, as whole cache lines are used."""
 SHORT_ROWS = Refusal("rows are shorter than {} bytes", (_LINE,))
 
 
@@ -18,13 +18,13 @@ def has_long_rows(buffer: Buffer) -> bool:
 
 
 def moved_element(form: Pointwise, like: Buffer) -> Load | None:
-    """The element that a kernel only moves, if that is all it does, and leaves its type as it is."""
+    """The source element of a kernel that only moves elements, without changing their dtype."""
     source = expression(form)
     return source if isinstance(source, Load) and source.buffer.dtype is like.dtype else None
 
 
 def widened_element(form: Pointwise, like: Buffer) -> Load | None:
-    """The element that a kernel only makes wider, if that is all it does: as code reads it, it already is."""
+    """The source element of a kernel that only widens elements, as a load from the stored dtype does anyway."""
     source = expression(form)
     if not isinstance(source, Load):
         return None
@@ -33,11 +33,11 @@ def widened_element(form: Pointwise, like: Buffer) -> Load | None:
 
 
 def reads_weight(call: KernelStep) -> bool:
-    """Whether a call reads a tensor of the model, and nothing else."""
+    """Whether a call reads one model tensor and nothing else."""
     return len(call.inputs) == 1 and isinstance(call.inputs[0], Weight)
 
 
 def widens_weight(call: KernelStep) -> bool:
-    """Whether a call only makes the elements of a tensor of the model wider."""
+    """Whether a call only widens the elements of a model tensor."""
     form = pointwise_form(call.kernel) if reads_weight(call) else None
     return form is not None and widened_element(form, call.kernel.outputs[0]) is not None

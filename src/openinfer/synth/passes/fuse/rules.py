@@ -1,7 +1,7 @@
-"""The rules by which two kernels become one, in the order in which they are tried.
+"""The fusion rules, in the order in which they are tried.
 
-Another rule is another file with a function from a pair of kernels to one kernel or a refusal, and its entry here.
-Every op still rounds as it does alone.
+To add a rule, add a file with a function from a pair of kernels to one kernel or a refusal, and list it here. Every op
+must still round as it does alone.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ RULES: tuple[FusionRule, ...] = (sink, inline, read_elsewhere, store_elsewhere)
 
 
 def joined(pair: Pair, rules: Sequence[FusionRule] = RULES) -> Kernel | tuple[Refusal, ...]:
-    """What the first rule that applies makes of two kernels, or why none does; rules that agree say it once."""
+    """The result of the first rule that applies, or the distinct reasons why none does."""
     refusals: list[Refusal] = []
     for rule in rules:
         made = rule(pair)

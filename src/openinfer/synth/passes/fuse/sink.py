@@ -1,4 +1,4 @@
-"""The rule ``sink``: what is done to each element of a result is done before it is stored."""
+"""The rule ``sink``: applies a pointwise consumer to each element before the producer stores it."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -36,7 +36,7 @@ _READ_ELSEWHERE = Refusal("the reader takes elements from other positions than t
 
 
 def sink(pair: Pair) -> Kernel | Refusal:
-    """The producer, storing what the consumer makes of each element; the consumer reads it once, where it stands."""
+    """The producer, storing what the consumer makes of each element, which it may only read in place."""
     producer, consumer, target = pair.producer, pair.consumer, pair.between
     form = pointwise_form(consumer)
     if form is None:
@@ -78,7 +78,7 @@ def sink(pair: Pair) -> Kernel | Refusal:
         return replace(one, out=result, epilogue=changed(expression(form), change(one.out_index, own)))
 
     if any(isinstance(statement, Contraction) and statement.out == out for statement in walk(producer.body)):
-        # An epilogue is one expression, without names for its parts.
+        # An epilogue is a single expression, without let bindings.
         grown = [one.epilogue for one in walk(producer.body) if isinstance(one, Contraction) and one.out == out]
         if expanded_size(form) * sum(1 for value in grown for _ in visit(value)) > MAX_PARTS:
             return TOO_LARGE
@@ -86,7 +86,7 @@ def sink(pair: Pair) -> Kernel | Refusal:
 
 
 def _is_here(element: Load, indices: tuple[ScalarVar, ...]) -> bool:
-    """Whether an element is the one at the loops' indices; along an axis of extent 1 it may be said to be the first."""
+    """Whether a load is at the loop indices; along an axis of extent 1, index 0 is the same."""
     return all(
         one == index or (one == Const(0, INDEX) and is_same(extent, 1))
         for one, index, extent in zip(element.index, indices, element.buffer.shape, strict=True)
@@ -116,7 +116,7 @@ def _stores_once(kernel: Kernel) -> bool:
 
 
 def _is_whole(one: Contraction) -> bool:
-    """Whether each index of the result is an index of its own, or several that number it, as groups of channels do."""
+    """Whether each output index is one free index, or several combined densely, as groups of channels are."""
     extents = dict(zip((var.name for var in one.free), one.extents, strict=True))
     used: list[str] = []
     for part, extent in zip(one.out_index, one.out.shape, strict=True):

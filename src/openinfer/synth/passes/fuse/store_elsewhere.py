@@ -1,4 +1,4 @@
-"""The rule ``store_elsewhere``: a result that is then only put into another order is written in that order."""
+"""The rule ``store_elsewhere``: the producer stores its result in the order that a reordering consumer wants."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,11 +17,11 @@ _BREAKS_ROWS = Refusal("rows of the producer's result are not rows of the reader
 _NOT_ONLY_STORED = Refusal("the producer reads its own result, or stores it in a while loop or a structure")
 
 AxisPieces = Sequence[tuple[int, int]]
-"""The axes that an index is cut into, and what one more along each counts."""
+"""The axes that an index is split into, with their strides in the index."""
 
 
 def store_elsewhere(pair: Pair) -> Kernel | Refusal:
-    """The producer of a tensor that is then only put into another order, writing it so."""
+    """The producer, storing its result in the consumer's order."""
     form, result = pointwise_form(pair.consumer), pair.consumer.outputs[0]
     if form is None:
         return READER_NOT_POINTWISE
@@ -39,7 +39,7 @@ def store_elsewhere(pair: Pair) -> Kernel | Refusal:
 
 
 def _row_pieces(form: Pointwise, source: Load, result: Buffer) -> list[AxisPieces] | None:
-    """The pieces of each index of the result, if all elements are moved and neighbours stay neighbours."""
+    """The pieces of each index of the result, if all elements are moved and rows stay contiguous."""
     pieces = [_pieces(var, source, extent) for var, extent in zip(form.indices, result.shape, strict=True)]
     found: list[AxisPieces] = [one for one in pieces if one is not None]
     last = len(source.buffer.shape) - 1
@@ -49,7 +49,7 @@ def _row_pieces(form: Pointwise, source: Load, result: Buffer) -> list[AxisPiece
 
 def _stored_through(producer: Kernel, result: Buffer, pieces: Sequence[AxisPieces]) -> Kernel:
     def placed(where: Sequence[Scalar]) -> ScalarCoordinates:
-        return tuple(_put_together(one, where) for one in pieces)
+        return tuple(_composed(one, where) for one in pieces)
 
     body = with_stores(
         producer.body,
@@ -61,22 +61,22 @@ def _stored_through(producer: Kernel, result: Buffer, pieces: Sequence[AxisPiece
 
 
 def _covers(pieces: Sequence[AxisPieces], buffer: Buffer) -> bool:
-    """Whether every axis is a piece of one index: then all elements are moved, each to a distinct position."""
+    """Whether every axis is a piece of exactly one index: all elements are then moved, each to a distinct position."""
     axes = [axis for one in pieces for axis, _ in one]
     long = {axis for axis, extent in enumerate(buffer.shape) if not is_same(extent, 1)}
     return long <= set(axes) and len(set(axes)) == len(axes)
 
 
 def _is_not_only_stored(kernel: Kernel) -> bool:
-    """Whether a kernel reads what it writes, writes until something happens, or as part of a structure."""
+    """Whether a kernel reads its own output, or writes it in a while loop or a structure."""
     is_indirect = any(isinstance(statement, While | Structure) for statement in walk(kernel.body))
     return is_indirect or is_read(kernel, kernel.outputs[0])
 
 
 def _pieces(var: ScalarVar, source: Load, extent: int) -> list[tuple[int, int]] | None:
-    """The axes that an index is cut into, and what one more along each counts; None where it is not just that.
+    """The axes that an index is split into, with their strides in it; None if it is not such a split.
 
-    ``d`` of ``x[i, d / 32, j, d % 32]`` is 32 times the one along axis 1 and the one along axis 3.
+    ``d`` in ``x[i, d / 32, j, d % 32]`` is 32 times the position along axis 1 plus the position along axis 3.
     """
     shape = source.buffer.shape
     found = [(axis, step) for axis, one in enumerate(source.index) if (step := _step(one, var, shape[axis]))]
@@ -90,7 +90,7 @@ def _pieces(var: ScalarVar, source: Load, extent: int) -> list[tuple[int, int]] 
 
 
 def _step(value: Scalar, var: ScalarVar, extent: int) -> int | None:
-    """What one more of a piece counts: 1 of ``d`` and ``d % 32``, 32 of ``d / 32`` and ``d / 32 % 4``; else None."""
+    """The stride of a piece: 1 for ``d`` and ``d % 32``, 32 for ``d / 32`` and ``d / 32 % 4``; else None."""
     match value:
         case Binary("rem", left, Const(int(most))) if is_same(most, extent):
             return _quotient_step(left, var)
@@ -107,8 +107,8 @@ def _quotient_step(value: Scalar, var: ScalarVar) -> int | None:
             return 1 if value == var else None
 
 
-def _put_together(pieces: AxisPieces, where: Sequence[Scalar]) -> Scalar:
-    """The index that has these pieces."""
+def _composed(pieces: AxisPieces, where: Sequence[Scalar]) -> Scalar:
+    """The index composed of these pieces."""
     total: Scalar = index(0)
     for axis, step in reversed(pieces):
         total = total + where[axis] * index(step)

@@ -1,4 +1,4 @@
-"""Kernels that store something else than they did."""
+"""Rewrites the stores of kernels."""
 
 from collections.abc import Callable, Sequence
 
@@ -12,7 +12,7 @@ def with_stores(
     stored: Callable[[Store], list[Statement]],
     finished: Callable[[Contraction], Contraction],
 ) -> tuple[Statement, ...]:
-    """Statements with others in place of those that write a buffer."""
+    """Statements with those that write a buffer replaced."""
 
     def own(one: Statement) -> Sequence[Statement]:
         match one:
