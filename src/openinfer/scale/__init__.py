@@ -1,4 +1,4 @@
-"""Graphs over data that does not fit one step, or one machine: files of columns in, files of columns out."""
+"""Graphs over data too large for one step or one machine: columnar files in, columnar files out."""
 
 from openinfer.scale.predictor import Predictor
 from openinfer.scale.run import BatchRun, run_local

@@ -1,4 +1,4 @@
-"""Columns of Arrow as arrays of rows, and back: without copies where elements lie as they are needed."""
+"""Arrow columns as arrays of rows, and back; without copies where the memory layout allows it."""
 
 from math import prod
 from typing import Any
@@ -13,7 +13,7 @@ from openinfer.ops import Array
 
 
 def rows_of(name: str, column: Any, shape: tuple[int, ...]) -> Any:
-    """The rows of a column, each of a shape: one array, or a list of arrays where an extent is -1."""
+    """The rows of a column, each of the given shape: one array, or a list of arrays if an extent is -1."""
     array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     if -1 in shape:
         return [_row(name, array[at]) for at in range(len(array))]
@@ -42,7 +42,7 @@ def _is_list(kind: Any) -> bool:
 
 
 def _row(name: str, scalar: Any) -> Array:
-    """One row of a column whose rows differ in shape."""
+    """A row of a column whose rows differ in shape."""
     if not scalar.is_valid:
         raise _bad(f"the column {name!r} has rows without a value")
     if not _is_list(scalar.type):
@@ -74,7 +74,7 @@ def _bad(message: str, advice: str | None = None) -> BatchError:
 
 
 def element_type(dtype: DType) -> Any:
-    """The type of a column's elements: all values of the dtype, in one that Arrow has."""
+    """An Arrow type that holds all values of a dtype."""
     match dtype.kind:
         case "bool":
             return pa.bool_()
@@ -85,7 +85,7 @@ def element_type(dtype: DType) -> Any:
 
 
 def column_of(rows: Any, dtype: DType, shape: tuple[int, ...]) -> Any:
-    """Rows as a column: lists of a fixed size where all extents are known, else lists."""
+    """Rows as a column: fixed-size lists if all extents are known, else lists."""
     element = element_type(dtype)
     if -1 in shape:
         kind = element

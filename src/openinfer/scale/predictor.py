@@ -1,4 +1,4 @@
-"""``Predictor``: a compiled graph that maps columns to columns, in this process or as an actor of Ray Data."""
+"""``Predictor``: a compiled graph that maps columns to columns, in this process or as a Ray Data actor."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -18,13 +18,13 @@ from openinfer.workers import Recipe
 
 
 class Predictor:
-    """A graph, compiled for the machine that this process runs on, as a function of columns.
+    """A graph, compiled for the machine of this process, as a function of columns.
 
     For Ray Data: ``ds.map_batches(Predictor, fn_constructor_kwargs={"graph": "net.oig", "model": "net.oinf"},
-    batch_format="numpy", concurrency=4)``. Each actor compiles for its own processor, once a machine.
+    batch_format="numpy", concurrency=4)``. Each actor compiles for its own processor, once per machine.
 
-    Where the first extent of every input and output is one dynamic size, several rows are a step; otherwise each row is
-    a step of its own. ``columns`` says which column an input is, where they are not called the same.
+    If the first extent of every input and output is one dynamic size, a step takes several rows; otherwise each row is
+    a step of its own. ``columns`` maps inputs to columns whose names differ.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Predictor:
         )
         plan = recipe.plan(recipe.opened())
         self.identity = (plan.project.graph_hash, plan.project.model_hash, tuple(sorted((sizes or {}).items())))
-        """What two runs of the same graph, model and sizes have in common."""
+        """Equal for runs of the same graph, model and sizes."""
         program = plan.project.program
         self._batch = batch_bound(program)
         values = (*program.inputs.items(), *program.outputs.items())
@@ -71,14 +71,14 @@ class Predictor:
         self.outputs = tuple(bound.output_names)
 
     def another(self) -> "Predictor":
-        """A further one, for another thread, with the same weights."""
+        """Another instance for another thread, with the same weights."""
         found = object.__new__(Predictor)
         found.__dict__ |= self.__dict__
         found._module = self._module.another()
         return found
 
     def row_shape(self, name: str) -> tuple[int, ...]:
-        """The shape that an input or output has in a row; -1 where it is dynamic."""
+        """The shape of an input or output within a row; dynamic extents are -1."""
         return self._extents[name] if self._batch is None else self._extents[name][1:]
 
     def dtype(self, name: str) -> DType:
@@ -86,7 +86,7 @@ class Predictor:
         return self._module.bound.vars[name].dtype
 
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """The columns of the outputs for a batch of rows; what is not an input is handed on as it is."""
+        """The output columns for a batch of rows; columns that are not inputs are passed through."""
         missing = [column for column in self.inputs.values() if column not in batch]
         if missing:
             message = f"there is no column {missing[0]!r} for an input"
@@ -97,7 +97,7 @@ class Predictor:
         return {name: column for name, column in batch.items() if name not in used} | self.rows(given)
 
     def rows(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """The outputs for rows of inputs; each is an array, or a list of arrays whose shapes differ."""
+        """The outputs for rows of inputs; each is an array, or a list of arrays if shapes differ."""
         count = _row_count(inputs)
         if self._batch is None:
             steps = [self._step({name: any_array(rows[at]) for name, rows in inputs.items()}) for at in range(count)]
@@ -116,7 +116,7 @@ class Predictor:
 
 
 def _row_count(inputs: Mapping[str, Any]) -> int:
-    """How many rows all columns have."""
+    """The number of rows that all columns have."""
     for name, rows in inputs.items():
         is_scalar = isinstance(rows, np.ndarray) and rows.ndim == 0
         if is_scalar or not hasattr(rows, "__len__") or isinstance(rows, str | bytes | Mapping):
@@ -131,7 +131,7 @@ def _row_count(inputs: Mapping[str, Any]) -> int:
 
 
 def _whole(name: str, rows: Any) -> Array:
-    """Rows as one array; those of a list must have the same shape."""
+    """Rows as one array; listed rows must have the same shape."""
     if isinstance(rows, np.ndarray) and rows.dtype != object:
         return rows
     arrays = [any_array(row) for row in rows]

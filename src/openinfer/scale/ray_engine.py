@@ -1,7 +1,7 @@
-"""The same run on a cluster: parts go to a pool of actors of Ray Data, each of which builds for its own processor.
+"""A run on a cluster: parts go to a pool of Ray Data actors, each of which compiles for its own processor.
 
-Actors read and write files by the paths of the run, so the cluster has them under the same names. What an actor that is
-lost was doing another one does again; a part appears whole, and once.
+Actors access files by the paths of the run, so these must be valid on all machines. If an actor is lost, another one
+redoes its part; a part appears complete, and only once.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from openinfer.synth.devices.description import arch_of
 
 
 class PartActor:
-    """Does parts of a run; Ray makes it where there is a free core."""
+    """Processes parts of a run; Ray places it where a core is free."""
 
     def __init__(self, run: BatchRun, parts: list[BatchPart]) -> None:
         self._run = run
@@ -23,7 +23,7 @@ class PartActor:
         self._predictor = run.predictor()
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """The parts with these numbers; how many rows they had. What is written already is not written again."""
+        """Process the parts with the given indices and return their row counts; skip parts already written."""
         parts = [self._parts[int(index)] for index in batch["part"]]
         for part in parts:
             if not part_path(self._run, part).exists():
@@ -36,7 +36,7 @@ def run_ray(
     actors: int | None = None,
     after_part: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> BatchReport:
-    """Run over all files on the cluster that this process is connected to, or on this machine as one."""
+    """Run over all files on the cluster that this process is connected to, else on a local one."""
     if not ray.is_initialized():
         ray.init(ignore_reinit_error=True, log_to_driver=False)
     predictor, parts = planned(run)

@@ -1,6 +1,6 @@
-"""A ``Predictor`` as a deployment of Ray Serve: columns in, columns out, by a handle or as JSON over HTTP.
+"""A ``Predictor`` as a Ray Serve deployment: columns in, columns out, through a handle or as JSON over HTTP.
 
-Each replica compiles for the processor of its own machine, once a machine; files are on storage that all of them share.
+Each replica compiles for the processor of its own machine, once per machine; files must be on shared storage.
 """
 
 import asyncio
@@ -22,10 +22,10 @@ MOST_BYTES = 64 << 20
 
 
 class PredictorReplica:
-    """A compiled graph in a process of Ray Serve; takes what ``Predictor`` takes.
+    """A compiled graph in a process of Ray Serve; takes the same arguments as ``Predictor``.
 
-    A handle is called with columns, as arrays or lists of rows, and gives columns. A request over HTTP has a JSON
-    object of columns, and so has its answer; what is wrong with one is status 400, with a message and a code.
+    A handle is called with columns, as arrays or lists of rows, and returns columns. HTTP requests and answers are JSON
+    objects of columns; an invalid request gets status 400, with a message and a code.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class PredictorReplica:
         self._turn = asyncio.Lock()
 
     async def __call__(self, given: Mapping[str, Any] | Request) -> dict[str, Any] | Response:
-        """The columns of the outputs. Steps run one at a time, beside the replica's own event loop."""
+        """The output columns. Steps run one at a time, in a thread outside the replica's event loop."""
         if not isinstance(given, Request):
             return await self._predicted(given)
         try:
@@ -59,9 +59,9 @@ class PredictorReplica:
 
 
 PredictorDeployment = serve.deployment(name="Predictor")(PredictorReplica)
-"""``PredictorReplica`` as Ray Serve takes it: ``serve.run(PredictorDeployment.bind("net.oig", "net.oinf"))``.
+"""``PredictorReplica`` as a deployment: ``serve.run(PredictorDeployment.bind("net.oig", "net.oinf"))``.
 
-``options(...)`` has all that Ray Serve has: replicas, autoscaling, cores and GPUs of each.
+``options(...)`` sets everything that Ray Serve offers: replicas, autoscaling, cores and GPUs per replica.
 """
 
 
@@ -88,7 +88,7 @@ def _refused(constant: str) -> float:
 
 
 def _listed(columns: Mapping[str, Any]) -> dict[str, Any]:
-    """Columns as JSON has them, which has no infinities."""
+    """Columns as JSON values; an error for infinities, which JSON cannot express."""
     return {name: _plain(name, rows) for name, rows in columns.items()}
 
 

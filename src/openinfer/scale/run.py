@@ -1,7 +1,7 @@
-"""A run over files: cut into parts that are each read, computed and written whole, in any order and by anyone.
+"""A run over files: split into parts that are each read, computed and written as a whole, in any order by any worker.
 
-A part that is written is there under its name, complete; so a run that was killed goes on where it was. A manifest in
-the folder says what the run is: another one does not write among its files.
+Parts are written atomically, so a killed run resumes where it stopped. A manifest in the output folder identifies the
+run, so that other runs do not mix their files into it.
 """
 
 import fcntl
@@ -29,7 +29,7 @@ _PART_ROWS = 65_536
 
 @dataclass(frozen=True)
 class BatchRun:
-    """What is run over which files, and where the results go."""
+    """The graph, the input files, and where results go."""
 
     graph: str
     inputs: tuple[str, ...]
@@ -38,11 +38,11 @@ class BatchRun:
     device: str = "host"
     sizes: dict[str, int] = field(default_factory=dict)
     columns: dict[str, str] = field(default_factory=dict)
-    """The column of an input, where it is not called the same."""
+    """Columns of inputs whose names differ."""
     keep: tuple[str, ...] = ()
-    """Columns that are copied."""
+    """Columns that are copied to the output."""
     part_rows: int = _PART_ROWS
-    """Row groups of a file are one part up to so many rows."""
+    """Row groups of a file are combined into parts of up to this many rows."""
 
     def predictor(self, threads: int = 1) -> Predictor:
         """The graph, compiled for this machine."""
@@ -53,7 +53,7 @@ class BatchRun:
 
 @dataclass(frozen=True)
 class BatchPart:
-    """Row groups of a file that are read, computed and written together."""
+    """Row groups of a file that are processed together."""
 
     index: int
     file: str
@@ -63,16 +63,16 @@ class BatchPart:
 
 @dataclass(frozen=True)
 class BatchReport:
-    """What came of a run."""
+    """The result of a run."""
 
     parts: int
     rows: int
     done_before: int
-    """Parts that an earlier run had written."""
+    """Parts already written by an earlier run."""
 
 
 def planned_parts(run: BatchRun) -> list[BatchPart]:
-    """The parts of a run, the same for the same files."""
+    """The parts of a run; deterministic for given files."""
     found: list[BatchPart] = []
     for path in run.inputs:
         metadata = _opened(path).metadata
@@ -91,7 +91,7 @@ def planned_parts(run: BatchRun) -> list[BatchPart]:
 
 
 def planned(run: BatchRun) -> tuple[Predictor, list[BatchPart]]:
-    """What computes a run, and its parts; an error if it would have two columns of one name."""
+    """The predictor and the parts of a run; an error if the output would have two columns of one name."""
     predictor = run.predictor()
     both = [name for name in run.keep if name in predictor.outputs]
     if both:
@@ -114,7 +114,7 @@ def part_path(run: BatchRun, part: BatchPart) -> Path:
 
 
 def run_part(run: BatchRun, predictor: Predictor, part: BatchPart) -> int:
-    """Read, compute and write a part; how many rows it has."""
+    """Read, compute and write a part; returns its number of rows."""
     file = _opened(part.file)
     wanted = [*predictor.inputs.values(), *run.keep]
     known = file.schema_arrow.names
@@ -143,7 +143,7 @@ def run_part(run: BatchRun, predictor: Predictor, part: BatchPart) -> int:
 
 
 def _located(error: OpenInferError, part: BatchPart) -> BatchError:
-    """An error of some rows, which says where these are."""
+    """Add the location of a part to an error in its rows."""
     groups = f"row groups {part.groups[0]} to {part.groups[-1]} of " if len(part.groups) > 1 else ""
     note = f"in {groups}{part.file}" if groups else f"in row group {part.groups[0]} of {part.file}"
     return BatchError(
@@ -160,7 +160,7 @@ def _computed(predictor: Predictor, table: Any) -> dict[str, Any]:
     return {name: column_of(found[name], predictor.dtype(name), predictor.row_shape(name)) for name in names}
 
 
-# --- a folder of results ----------------------------------------------------------------------------------------------
+# --- the output folder ------------------------------------------------------------------------------------------------
 
 
 def _manifest(run: BatchRun, predictor: Predictor, parts: list[BatchPart]) -> str:
@@ -183,7 +183,7 @@ def _manifest(run: BatchRun, predictor: Predictor, parts: list[BatchPart]) -> st
 
 @contextmanager
 def claimed_folder(run: BatchRun, predictor: Predictor, parts: list[BatchPart]) -> Iterator[list[BatchPart]]:
-    """The parts that are still to do, in a folder that no other run writes to meanwhile."""
+    """Lock the output folder against other runs; yields the parts that are still missing."""
     folder = Path(run.output)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -197,7 +197,7 @@ def claimed_folder(run: BatchRun, predictor: Predictor, parts: list[BatchPart]) 
         except OSError as error:
             raise _refused(run, "another run is writing there") from error
         _require_own(run, folder, _manifest(run, predictor, parts))
-        for left in folder.glob(".oinf-*.tmp"):  # what a killed run was writing
+        for left in folder.glob(".oinf-*.tmp"):  # leftovers of a killed run
             with suppress(OSError):
                 left.unlink()
         yield [part for part in parts if not part_path(run, part).exists()]
@@ -227,7 +227,7 @@ def _refused(run: BatchRun, reason: str) -> BatchError:
     return BatchError(Diagnostic(Code.BAD_BATCH, message, FileSpan(run.output), "choose another --output"))
 
 
-# --- the engine of one machine ----------------------------------------------------------------------------------------
+# --- local runs -------------------------------------------------------------------------------------------------------
 
 
 def run_local(
@@ -235,9 +235,9 @@ def run_local(
     instances: int | None = None,
     after_part: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> BatchReport:
-    """Run over all files with the cores of this machine, in one process.
+    """Run over all files on the cores of this machine, in one process.
 
-    ``after_part`` is told how many rows are done, and of how many.
+    ``after_part`` is called with the number of finished rows and their total.
     """
     predictor, parts = planned(run)
     with claimed_folder(run, predictor, parts) as left:
@@ -259,7 +259,7 @@ def run_local(
 
 
 class _Work:
-    """Parts that threads take one after the other; the first error ends all of them."""
+    """Hands parts to threads; the first error stops all of them."""
 
     def __init__(
         self, run: BatchRun, parts: list[BatchPart], done: int, total: int, after_part: Callable[[int, int], None]
@@ -272,11 +272,11 @@ class _Work:
         after_part(done, total)
 
     def go(self, predictor: Predictor) -> None:
-        """Do parts until there are no more."""
+        """Process parts until none are left."""
         while (part := self._next()) is not None:
             try:
                 rows = run_part(self._run, predictor, part)
-            except Exception as error:  # noqa: BLE001  (raised again where the run was started)
+            except Exception as error:  # noqa: BLE001  (``run_local`` raises it again)
                 self.failed.append(error)
                 self.end()
                 return
@@ -285,7 +285,7 @@ class _Work:
                 self._after_part(self._done, self._total)
 
     def end(self) -> None:
-        """No more parts."""
+        """Hand out no more parts."""
         self._is_over = True
 
     def _next(self) -> BatchPart | None:

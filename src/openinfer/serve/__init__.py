@@ -1,6 +1,7 @@
 """A server of compiled graphs: the Open Inference Protocol over HTTP and gRPC, sessions, and text of language models.
 
-Protocols decode requests and encode answers; what runs knows none of them. Nothing in a request becomes a path or code.
+Protocols decode requests and encode answers; the code that runs models knows no protocol. Nothing in a request becomes
+a path or code.
 """
 
 from openinfer.serve.models import ModelFiles, Served, Serving

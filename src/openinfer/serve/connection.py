@@ -1,7 +1,7 @@
-"""A connection of HTTP: what uvicorn does, with bounds on the heads of requests and answers that have a code.
+"""An HTTP connection: uvicorn's, with bounds on request heads, and error answers that have a code.
 
-A client that closes its side of a connection may still read: it gets the answers to its whole requests. Whether it has
-gone altogether looks the same until something is sent, so a client that waits is sent an interim answer.
+A client that closes its side of a connection may still read, so it gets the answers to its complete requests. A client
+that is gone looks the same until something is sent, so a half-closed connection is probed with an interim response.
 """
 
 import asyncio
@@ -15,17 +15,17 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from openinfer.errors import Code
 
 _MOST_HEAD = 64 << 10
-"""Bytes that may come without completing the head of a request, or adding to its body."""
+"""Bytes that may arrive without completing the head of a request or adding to its body."""
 
 _LINGER = 1.0
-"""Seconds until a refused connection is closed: at once, what is still on its way would take the answer along."""
+"""Seconds until a refused connection is closed: closing at once while data still arrives would discard the answer."""
 
 _PROBE = 0.25
-"""Seconds until a client that has closed its side is asked for, and then between looks at the connection."""
+"""Seconds until a half-closed connection is probed, and then between checks of its status."""
 
 
 class BoundedConnection(HttpToolsProtocol):
-    """Refuses heads that are too long, and closes connections on which none comes."""
+    """Refuses heads that are too long, and closes connections that send none in time."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
@@ -36,7 +36,7 @@ class BoundedConnection(HttpToolsProtocol):
         self._probe: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """A client has connected; its first request is to come soon."""
+        """A client has connected; start the timeout of its first request."""
         super().connection_made(transport)
         self._await_head()
 
@@ -48,7 +48,7 @@ class BoundedConnection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        """The client sends nothing more. True keeps the connection open until it has its answers; TLS always closes."""
+        """The client has closed its side. True keeps the connection open for its answers; TLS always closes."""
         if self.scheme == "https" or self._is_refused:
             return self._is_refused
         if self._pending or (self.cycle is not None and self.cycle.more_body and not self.cycle.response_started):
@@ -62,11 +62,11 @@ class BoundedConnection(HttpToolsProtocol):
         return True
 
     def _is_answering(self) -> bool:
-        """Whether an earlier request of the connection is being answered."""
+        """Whether an earlier request of the connection is still being answered."""
         return bool(self.pipeline) or (self.cycle is not None and self.cycle.response_started)
 
     def _ask_for_client(self) -> None:
-        """Send what every client passes over: one that is gone resets the connection."""
+        """Send an interim response, which every client ignores; if the client is gone, the connection is reset."""
         if self.scope["http_version"] != "1.0" and not self.cycle.response_started:
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         self._look_for_client()
@@ -80,7 +80,7 @@ class BoundedConnection(HttpToolsProtocol):
         self._probe = self.loop.call_later(_PROBE, self._look_for_client)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes of requests. The parser keeps what is not whole yet: a head, or what follows the last chunk."""
+        """Parse bytes. The parser buffers what is incomplete: a head, or the trailer after the last chunk."""
         if self._is_refused:
             return
         self._has_progress = False
@@ -90,29 +90,29 @@ class BoundedConnection(HttpToolsProtocol):
             self._refuse(431, Code.REQUEST_TOO_LARGE, f"the head of a request has at most {_MOST_HEAD:,} bytes here")
 
     def on_message_begin(self) -> None:
-        """The first byte of a request."""
+        """A request begins."""
         super().on_message_begin()
         if self._patience is None:
             self._await_head()
 
     def on_headers_complete(self) -> None:
-        """A head is whole."""
+        """A head is complete."""
         self._has_progress = True
         self._stop_waiting()
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        """More of a body."""
+        """More of a body has arrived."""
         self._has_progress = True
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """A request is whole."""
+        """A request is complete."""
         self._has_progress = True
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is not HTTP."""
+        """Refuse data that is not HTTP."""
         self._refuse(400, Code.BAD_REQUEST, msg.rstrip("."))
 
     def _await_head(self) -> None:
@@ -124,7 +124,7 @@ class BoundedConnection(HttpToolsProtocol):
             self._patience = None
 
     def _give_up(self) -> None:
-        """Close a connection that has sent no head in time; one that has begun a request is told why."""
+        """Close a connection that has sent no head in time; with an error answer if it has begun a request."""
         if self._is_refused or self.transport.is_closing():
             return
         if not self._pending:

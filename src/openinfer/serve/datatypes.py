@@ -1,4 +1,4 @@
-"""Dtypes as the protocol names them, and tensors as bytes and as JSON."""
+"""The protocol's names of dtypes, and tensors as bytes and as JSON."""
 
 from math import prod
 from typing import Any
@@ -21,10 +21,10 @@ DATATYPES: dict[str, "np.dtype[np.generic]"] = {
     "FP64": np.dtype(np.float64),
     "BF16": np.dtype(ml_dtypes.bfloat16),
 }
-"""The datatypes of the protocol that tensors of graphs have; BYTES, which is text, is none of them."""
+"""The protocol's datatypes that tensors of graphs can have; this excludes BYTES, which is text."""
 MOST_DIMENSIONS = 32
 _MOST_BYTES = 1 << 62
-"""What NumPy can address. A shape without elements has other extents, too."""
+"""What NumPy can address. This also limits the non-zero extents of an empty shape."""
 
 
 def _wire(dtype: DType) -> str:
@@ -41,7 +41,7 @@ _WIRE = {name: _wire(dtype) for name, dtype in DTYPES.items()}
 
 
 def wire_name(dtype: DType) -> str:
-    """What a dtype is called in the protocol. Elements narrower than a byte travel as bytes, and f8 as FP16.
+    """The protocol's name of a dtype. Elements narrower than a byte are sent as bytes, and f8 as FP16.
 
     >>> from openinfer.dtypes import dtype_of
     >>> wire_name(dtype_of("f32")), wire_name(dtype_of("i4")), wire_name(dtype_of("bool"))
@@ -51,12 +51,12 @@ def wire_name(dtype: DType) -> str:
 
 
 def wire_array(array: Array, dtype: DType) -> Array:
-    """An array with the elements that travel; no value changes."""
+    """An array converted to the datatype it is sent as; no value changes."""
     return np.ascontiguousarray(array).reshape(array.shape).astype(DATATYPES[wire_name(dtype)], copy=False)
 
 
 def checked_shape(name: str, shape: object) -> tuple[int, ...]:
-    """The shape of a tensor, as a request says it."""
+    """Validate the shape of a tensor in a request."""
     if not isinstance(shape, list | tuple) or len(shape) > MOST_DIMENSIONS:
         raise bad_request(f"the shape of {name!r} is a list of at most {MOST_DIMENSIONS} extents")
     if not all(type(extent) is int and 0 <= extent < 1 << 40 for extent in shape):
@@ -67,7 +67,7 @@ def checked_shape(name: str, shape: object) -> tuple[int, ...]:
 
 
 def from_bytes(name: str, datatype: str, shape: tuple[int, ...], data: bytes | memoryview) -> Array:
-    """A tensor of little-endian elements in row-major order. The array shares the memory of the bytes."""
+    """A tensor from little-endian elements in row-major order. The array is a view of the bytes."""
     element = _element(name, datatype)
     wanted = prod(shape) * element.itemsize
     if len(data) != wanted:
@@ -81,7 +81,7 @@ def from_bytes(name: str, datatype: str, shape: tuple[int, ...], data: bytes | m
 
 
 def from_list(name: str, datatype: str, shape: tuple[int, ...], data: Any) -> Array:
-    """A tensor from a JSON list, nested or flat. What Python reads as an infinity there was a large number."""
+    """A tensor from a JSON list, nested or flat. Python reads numbers that are too large as infinities."""
     _element(name, datatype)
     try:
         array = any_array(data)
@@ -95,7 +95,7 @@ def from_list(name: str, datatype: str, shape: tuple[int, ...], data: Any) -> Ar
 
 
 def from_numbers(name: str, datatype: str, shape: tuple[int, ...], array: Array) -> Array:
-    """A tensor from numbers of another kind, in its shape or flat."""
+    """A tensor from an array of another dtype, in its shape or flat."""
     element = _element(name, datatype)
     if array.size != prod(shape) or (array.ndim > 1 and array.shape != shape):
         raise bad_request(f"the data of {name!r} has {array.size} elements, and its shape is {list(shape)}")
@@ -105,7 +105,7 @@ def from_numbers(name: str, datatype: str, shape: tuple[int, ...], array: Array)
 
 
 def _converted(name: str, datatype: str, array: Array, element: "np.dtype[np.generic]") -> Array:
-    """Numbers as elements of a datatype: floats round, all else must be what it was."""
+    """Convert numbers to a datatype: floats round, everything else must stay exact."""
     kinds = {"BOOL": "b", "FP": "iuf", "BF": "iuf"}.get(datatype.rstrip("0123456789"), "iu")
     if array.dtype.kind not in kinds:
         raise bad_request(f"the data of {name!r} are not values of {datatype}")
@@ -132,7 +132,7 @@ def _element(name: str, datatype: str) -> "np.dtype[np.generic]":
 
 
 def to_list(name: str, array: Array) -> list[Any]:
-    """The elements of a tensor for JSON, in row-major order. JSON has no infinities."""
+    """The elements of a tensor for JSON, in row-major order; an error for infinities, which JSON cannot express."""
     if array.dtype.kind not in "biu" and not np.isfinite(array).all():
         message = f"the output {name!r} has elements that JSON cannot say: infinities, or no numbers"
         advice = "ask for the output as binary data"

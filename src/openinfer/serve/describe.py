@@ -1,6 +1,6 @@
-"""Make ``inference.desc`` of ``inference.proto``: ``python -m openinfer.serve.describe``, with grpcio-tools installed.
+"""Make ``inference.desc`` from ``inference.proto``: ``python -m openinfer.serve.describe``, which needs grpcio-tools.
 
-What it makes is the same for every version of protobuf, which generated Python is not.
+Unlike generated Python, a descriptor file is the same for every version of protobuf.
 """
 
 from pathlib import Path
@@ -10,7 +10,7 @@ DESCRIPTION = PROTO.with_suffix(".desc")
 
 
 def describe(target: Path = DESCRIPTION) -> None:
-    """Write the description of the messages."""
+    """Write the descriptors of the messages."""
     from grpc_tools import protoc
 
     status = protoc.main(["protoc", f"-I{PROTO.parent}", f"--descriptor_set_out={target}", PROTO.name])

@@ -1,4 +1,4 @@
-"""Requests and answers as messages of gRPC."""
+"""Requests and answers as gRPC messages."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -24,12 +24,12 @@ _CONTENTS = {
     "FP32": ("fp32_contents", np.float32),
     "FP64": ("fp64_contents", np.float64),
 }
-"""The list that has the elements of each datatype, and what they are in it; those of others go as bytes only."""
+"""By datatype, the field with the elements and their dtype in it; other datatypes are only sent as raw bytes."""
 
 
 @cache
 def _messages() -> Mapping[str, Any]:
-    """The classes of messages, in a pool of their own: another package may have the same ones."""
+    """The message classes, in a pool of their own: other packages may define the same names."""
     files = descriptor_pb2.FileDescriptorSet.FromString(DESCRIPTION.read_bytes())
     pool = descriptor_pool.DescriptorPool()
     for file in files.file:
@@ -39,12 +39,12 @@ def _messages() -> Mapping[str, Any]:
 
 
 def message(name: str) -> Any:
-    """A class of messages."""
+    """A message class by name."""
     return _messages()[name]
 
 
 def parsed(kind: str, data: bytes) -> Any:
-    """The message of some bytes."""
+    """Parse a message; malformed bytes are an error."""
     try:
         return message(kind).FromString(data)
     except DecodeError as error:
@@ -52,7 +52,7 @@ def parsed(kind: str, data: bytes) -> Any:
 
 
 def decoded_message(request: Any) -> InferRequest:
-    """A request."""
+    """Decode a request."""
     raw = list(request.raw_input_contents)
     if raw and len(raw) != len(request.inputs):
         raise bad_request(f"there are {len(request.inputs)} inputs, and the bytes of {len(raw)}")
@@ -82,7 +82,7 @@ def _values(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def encoded_message(answer: InferAnswer) -> Any:
-    """An answer, with its tensors as bytes."""
+    """Encode an answer, with its tensors as bytes."""
     found = message("ModelInferResponse")(model_name=answer.model, model_version=answer.version, id=answer.id)
     for name, given in answer.outputs.items():
         found.outputs.add(name=name, datatype=given.datatype, shape=given.array.shape)

@@ -58,7 +58,7 @@ class GrpcProtocol:
         return grpc.method_handlers_generic_handler(SERVICE, handlers)
 
     def _guarded(self, name: str, method: Method) -> Method:
-        """A method of a message whose errors are statuses; the message comes as bytes, which may be no such one."""
+        """Wrap a method so that it parses its message and its errors become statuses; malformed bytes are an error."""
 
         async def answer(data: bytes, context: Any) -> Any:
             if name not in _OPEN_METHODS:
@@ -69,14 +69,14 @@ class GrpcProtocol:
                 await context.abort(getattr(grpc.StatusCode, status_of(error).grpc), told(error))
             except (grpc.aio.AbortError, asyncio.CancelledError):
                 raise
-            except Exception as error:  # noqa: BLE001  (our own mistake: the server goes on)
+            except Exception as error:  # noqa: BLE001  (the server survives its own bugs)
                 self._log.write("internal error", 40, {"error": repr(error)})
                 await context.abort(grpc.StatusCode.INTERNAL, "internal error")
 
         return answer
 
     def _traced(self, name: str, method: Method) -> Method:
-        """A method whose calls have spans, where the server makes some; those that ask for its health have none."""
+        """Wrap a method so that its calls have spans, if the server makes spans; health checks have none."""
         telemetry = self._inference.telemetry
         if telemetry is None or name in _OPEN_METHODS:
             return method
@@ -123,7 +123,7 @@ class GrpcProtocol:
         return encoded_message(answer)
 
     async def _infer_stream(self, requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[Any]:
-        """Answers in the order of requests; an error is an answer too, and the stream goes on."""
+        """Answer in request order; errors are sent as answers too, and the stream continues."""
         await self._authorized(context)
         telemetry, given = self._inference.telemetry, context.invocation_metadata() or ()
         with nullcontext() if telemetry is None else telemetry.grpc_span(SERVICE, "ModelStreamInfer", given):
@@ -141,7 +141,7 @@ class GrpcProtocol:
                     yield made(infer_response=encoded_message(answer))
             except OpenInferError as error:
                 yield made(error_message=told(error), infer_response=message("ModelInferResponse")(id=request.id))
-            except Exception as error:  # noqa: BLE001  (our own mistake: the stream goes on)
+            except Exception as error:  # noqa: BLE001  (the stream survives our own bugs)
                 self._log.write("internal error", 40, {"error": repr(error)})
                 yield made(error_message="internal error", infer_response=message("ModelInferResponse")(id=request.id))
 
@@ -164,7 +164,7 @@ class GrpcProtocol:
 
 
 def _in_time(request: InferRequest, context: Any) -> InferRequest:
-    """A request with the deadline that its call has."""
+    """Limit the timeout of a request to the deadline of its call."""
     left = context.time_remaining()
     if left is None or (request.timeout is not None and request.timeout <= left):
         return request

@@ -1,4 +1,4 @@
-"""What a model takes and gives, as its clients see it."""
+"""The inputs and outputs of a model, as its clients see them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from openinfer.synth.program.batch import batch_bound
 
 @dataclass(frozen=True)
 class ServedTensor:
-    """An input or output: its dtype, and its extents, -1 where they differ from step to step."""
+    """An input or output: its dtype and extents; dynamic extents are -1."""
 
     name: str
     dtype: DType
@@ -26,11 +26,11 @@ class ServedTensor:
 
     @property
     def datatype(self) -> str:
-        """What it travels as."""
+        """The datatype it is sent as."""
         return wire_name(self.dtype)
 
     def facts(self) -> dict[str, object]:
-        """As the protocol describes it."""
+        """Its description in the protocol."""
         return {"name": self.name, "datatype": self.datatype, "shape": list(self.shape)}
 
 
@@ -41,11 +41,11 @@ class ModelInterface:
     inputs: Mapping[str, ServedTensor]
     outputs: Mapping[str, ServedTensor]
     batch_size: int | None
-    """The bound of the dynamic size that is the first extent of every input and output; None where there is none."""
+    """The bound of the dynamic size that is the first extent of all inputs and outputs; None if there is none."""
     is_stateful: bool
 
     def accepted(self, request: InferRequest) -> dict[str, Array]:
-        """The inputs of a request, which are all of this model and of its datatypes."""
+        """The inputs of a request, checked for their names and datatypes."""
         for name, given in request.inputs.items():
             wanted = self.inputs.get(name)
             if wanted is None:
@@ -63,14 +63,14 @@ class ModelInterface:
         return {name: request.inputs[name].array for name in self.inputs}
 
     def answered(self, found: Mapping[str, Array], wanted: tuple[str, ...]) -> dict[str, GivenTensor]:
-        """Outputs as they travel."""
+        """Outputs as they are sent."""
         names = wanted or tuple(self.outputs)
         tensors = {name: self.outputs[name] for name in names}
         return {name: GivenTensor(one.datatype, wire_array(found[name], one.dtype)) for name, one in tensors.items()}
 
 
 def interface_of(plan: Plan) -> ModelInterface:
-    """What the graph of a plan takes and gives."""
+    """The interface of a plan's graph."""
     bound, program = plan.project.program.bound, plan.project.program
     extents = {name: tuple(one.shape) for name, one in (*program.inputs.items(), *program.outputs.items())}
     kinds = {one.kind for one in bound.vars.values()}

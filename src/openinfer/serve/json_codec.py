@@ -1,4 +1,4 @@
-"""Requests and answers as JSON, with the extension for tensors as bytes behind it."""
+"""Requests and answers as JSON, with the extension that appends tensors as raw bytes."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -16,27 +16,27 @@ HEADER_LENGTH = "Inference-Header-Content-Length"
 
 @dataclass(frozen=True)
 class WantedForm:
-    """Which outputs a client wants as bytes."""
+    """The outputs that a client wants as bytes."""
 
     is_binary: bool = False
-    """Whether those are that are not named."""
+    """The default for outputs that are not named."""
     named: Mapping[str, bool] | None = None
 
     def is_binary_for(self, name: str) -> bool:
-        """Whether an output goes as bytes."""
+        """Whether an output is sent as bytes."""
         return (self.named or {}).get(name, self.is_binary)
 
 
 @dataclass(frozen=True)
 class EncodedAnswer:
-    """The body of an answer; ``header_length`` is that of its JSON, where bytes come behind it."""
+    """The body of an answer; ``header_length`` is the length of its JSON if bytes follow."""
 
     body: bytes
     header_length: int | None = None
 
 
 def decoded_json(data: bytes) -> dict[str, Any]:
-    """A JSON object."""
+    """Parse a JSON object."""
     try:
         found = json.loads(data, parse_constant=_refused_constant)
     except RecursionError:
@@ -54,7 +54,7 @@ def _refused_constant(text: str) -> float:
 
 
 def decoded_request(body: bytes, header: str | None) -> tuple[InferRequest, WantedForm]:
-    """A request, and in which form its answer is wanted. ``header`` is the length of its JSON, if bytes follow."""
+    """Decode a request and the wanted form of its answer. ``header`` is the length of its JSON if bytes follow."""
     length = _length(header, len(body))
     facts = decoded_json(body[:length])
     rest = memoryview(body)[length:]
@@ -88,7 +88,7 @@ def _length(header: str | None, most: int) -> int:
 
 
 def _input(facts: Mapping[str, Any], rest: memoryview) -> tuple[str, GivenTensor, int]:
-    """An input, and how many of the bytes behind the JSON are its own."""
+    """An input, and how many of the bytes after the JSON belong to it."""
     name, datatype = _name(facts), facts.get("datatype")
     if not isinstance(datatype, str):
         raise bad_request(f"the input {name[:80]!r} has no datatype")
@@ -141,7 +141,7 @@ def _objects(facts: Mapping[str, Any], key: str) -> Sequence[Mapping[str, Any]]:
 
 
 def encoded_answer(answer: InferAnswer, form: WantedForm) -> EncodedAnswer:
-    """An answer as JSON, and bytes behind it for outputs that are wanted so."""
+    """Encode an answer as JSON, followed by the bytes of outputs that are wanted as bytes."""
     outputs: list[dict[str, Any]] = []
     chunks: list[bytes] = []
     for name, given in answer.outputs.items():
@@ -160,5 +160,5 @@ def encoded_answer(answer: InferAnswer, form: WantedForm) -> EncodedAnswer:
 
 
 def encoded_error(error: OpenInferError, message: str) -> bytes:
-    """An error as the protocol has it: a text, and its code beside it."""
+    """Encode an error as in the protocol, a text, plus its code."""
     return json.dumps({"error": message, "code": str(error.code)}).encode()

@@ -1,4 +1,4 @@
-"""Requests and answers as every protocol means them."""
+"""Protocol-independent requests and answers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -13,7 +13,7 @@ _LONGEST_ID = 1024
 
 @dataclass(frozen=True)
 class SequencePart:
-    """Which session a step belongs to, and whether it begins, ends, or is saved before it is answered."""
+    """The session of a step, and whether the step begins it, ends it, or saves it before it is answered."""
 
     id: str
     starts: bool = False
@@ -23,7 +23,7 @@ class SequencePart:
 
 @dataclass(frozen=True)
 class GivenTensor:
-    """A tensor of a request: its values, and the datatype it was sent as."""
+    """A tensor of a request or an answer: its values, and the datatype it is sent as."""
 
     datatype: str
     array: Array
@@ -35,20 +35,20 @@ class InferRequest:
 
     inputs: Mapping[str, GivenTensor]
     outputs: tuple[str, ...] = ()
-    """The outputs that are wanted; all of them where none is named."""
+    """The requested outputs; empty for all of them."""
     id: str = ""
     sequence: SequencePart | None = None
     timeout: float | None = None
     """Seconds, from now on."""
     steps: int = 1
-    """How many steps run on the same inputs; only a stream has several answers."""
+    """The number of steps on the same inputs; more than one only for streams."""
     traces_nodes: bool = False
-    """Whether the spans of the request are to have one for each node."""
+    """Whether the request gets a span per node."""
 
 
 @dataclass(frozen=True)
 class InferAnswer:
-    """The outputs of a step, with the datatypes that they travel as."""
+    """The outputs of a step, with the datatypes they are sent as."""
 
     model: str
     version: str
@@ -58,7 +58,7 @@ class InferAnswer:
 
 
 def with_parameters(request: InferRequest, parameters: Mapping[str, Any]) -> InferRequest:
-    """A request with what its parameters say; those that mean nothing here are ignored, as the protocol wants."""
+    """Apply parameters to a request; unknown ones are ignored, as the protocol demands."""
     sequence = parameters.get("sequence_id", 0)
     if not isinstance(sequence, int | str) or isinstance(sequence, bool) or len(str(sequence)) > _LONGEST_ID:
         raise bad_request("sequence_id is a number or a short text")

@@ -1,4 +1,4 @@
-"""A model that is served: its files, compiled, and what runs its steps."""
+"""A served model: its compiled files, and the pool that runs its steps."""
 
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -20,12 +20,12 @@ from openinfer.synth.run.module import CompiledModule
 from openinfer.workers import WorkerGroup
 
 MOST_NODES = 1000
-"""Nodes of a step that are recorded, where a request asks for them."""
+"""The most nodes that are recorded of a traced step."""
 
 
 @dataclass(frozen=True)
 class ModelFiles:
-    """The files of a model; ``prefill`` and ``tokenizer`` are those of a language model that answers with text."""
+    """The files of a model; ``prefill`` and ``tokenizer`` are for language models that generate text."""
 
     graph: str
     model: str | None = None
@@ -34,25 +34,25 @@ class ModelFiles:
 
 
 class StepPool(Protocol):
-    """What runs steps, for graphs with and without persistent memory."""
+    """Runs steps of graphs with or without persistent memory."""
 
     queue: WorkQueue
     tracer: NodeTracer | None
-    """What runs steps whose nodes are recorded; None where that is not allowed."""
+    """Runs steps that record their nodes; None if that is not allowed."""
 
     def submit(self, job: Job) -> None:
-        """Have a step run."""
+        """Queue a step."""
 
     def drop(self, job: Job) -> None:
-        """Nothing waits for a job any more."""
+        """Cancel a job whose client no longer waits."""
 
     def close(self) -> None:
-        """Run what is waiting, and end."""
+        """Run all waiting jobs, then stop."""
 
 
 @dataclass(frozen=True)
 class Serving:
-    """What all models of a server have in common."""
+    """Settings that all models of a server share."""
 
     run: RunOptions = field(default_factory=RunOptions)
     sessions: SessionOptions = field(default_factory=SessionOptions)
@@ -105,27 +105,27 @@ class Served:
         try:
             form = gguf_chat_format(files.tokenizer)
         except ImportingError:
-            form = None  # a model that was not trained for conversations, or for ones of an unknown form
+            form = None  # the model was not trained for conversations, or their format is unknown
         recipe = serving.run.recipe(files.prefill, files.model)
         prefill = recipe.built(recipe.plan(model))
         graphs = text_graphs(prefill, decode, gguf_tokenizer(files.tokenizer), form)
         return TextPool(graphs, serving.run, self.watcher)
 
     def facts(self, module: StepModule) -> dict[str, object]:
-        """What the log says of it."""
+        """What the log says about the model."""
         facts: dict[str, object] = {"inputs": [one.facts() for one in self.interface.inputs.values()]}
         if isinstance(self.pool, SessionPool):
             facts |= {"sessions": self.pool.most, "session_bytes": session_bytes(module)}
         return facts
 
     def metadata(self, versions: list[str]) -> dict[str, object]:
-        """The model as the protocol describes it."""
+        """The protocol's description of the model."""
         sides = {"inputs": self.interface.inputs, "outputs": self.interface.outputs}
         tensors = {side: [one.facts() for one in found.values()] for side, found in sides.items()}
         return {"name": self.name, "versions": versions, "platform": self.platform, **tensors}
 
     def close(self) -> None:
-        """Answer what is waiting, save sessions, and let go of the files."""
+        """Answer waiting requests, save sessions, and close the files."""
         if self.text is not None:
             self.text.close()
         self.pool.close()
@@ -140,7 +140,7 @@ def _require_no_texts(files: ModelFiles) -> None:
 
 
 def named_files(folder: Path) -> ModelFiles:
-    """The files of a version of a model, in a folder of their own."""
+    """The files in the folder of a model version."""
     graphs = sorted(folder.glob("*.oig")) + sorted(folder.glob("*.json"))
     prefill = [one for one in graphs if one.stem.endswith("prefill")]
     steps = [one for one in graphs if one not in prefill]

@@ -1,4 +1,4 @@
-"""Texts of language models in the form of OpenAI's API: /v1/completions, /v1/chat/completions and /v1/models."""
+"""Language models behind OpenAI's API: /v1/completions, /v1/chat/completions and /v1/models."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -24,12 +24,12 @@ from openinfer.tokenizer.chat import Role
 if TYPE_CHECKING:
     from openinfer.serve.telemetry import Telemetry
 
-_NOT_TAKEN = (
+_UNSUPPORTED = (
     *("n", "best_of", "logprobs", "top_logprobs", "echo", "suffix", "tools", "tool_choice", "functions", "logit_bias"),
     *("response_format", "presence_penalty", "frequency_penalty", "audio", "modalities", "prediction"),
 )
-"""Parameters that would change an answer in ways that are not implemented, unless they ask for what is usual."""
-_USUAL = {"n": 1, "best_of": 1, "response_format": {"type": "text"}, "tool_choice": "none", "modalities": ["text"]}
+"""Unsupported parameters; only their default values are accepted."""
+_DEFAULTS = {"n": 1, "best_of": 1, "response_format": {"type": "text"}, "tool_choice": "none", "modalities": ["text"]}
 _ROLES: tuple[Role, ...] = ("system", "user", "assistant")
 _MOST_STOPS, _LONGEST_STOP = 4, 256
 _DEFAULT_TOKENS = 16
@@ -37,7 +37,7 @@ _DEFAULT_TOKENS = 16
 
 @dataclass(frozen=True)
 class TextRequest:
-    """What a client wants said."""
+    """A request for text."""
 
     tokens: tuple[int, ...]
     most: int
@@ -45,12 +45,12 @@ class TextRequest:
     stops: tuple[str, ...]
     is_streamed: bool
     has_usage: bool
-    """Whether a stream ends with a count of tokens."""
+    """Whether a stream ends with token counts."""
 
 
 @dataclass(frozen=True)
 class TextForm:
-    """How answers are written: as a completion, or as a message of a conversation."""
+    """The format of answers: a completion, or a message of a conversation."""
 
     prefix: str
     whole: str
@@ -58,7 +58,7 @@ class TextForm:
     is_chat: bool
 
     def choice(self, piece: TextPiece, *, is_part: bool, is_first: bool = False) -> dict[str, Any]:
-        """A piece of an answer, or a whole one."""
+        """The JSON of a piece of an answer, or of a whole one."""
         facts: dict[str, Any] = {"index": 0, "finish_reason": piece.finish, "logprobs": None}
         if not self.is_chat:
             return facts | {"text": piece.text}
@@ -80,7 +80,7 @@ class OpenAiProtocol:
         self._rest = rest
 
     def routes(self) -> tuple[Route, ...]:
-        """All of them."""
+        """The routes of all endpoints."""
         guarded, failed = self._rest.guarded, self._failed
         return (
             Route("/v1/models", guarded(self._models, failed)),
@@ -90,7 +90,7 @@ class OpenAiProtocol:
         )
 
     def _failed(self, error: Exception) -> Response:
-        """An error in the form that clients of this API read."""
+        """An error in the format of this API."""
         answer = self._rest.failed(error)
         code = str(error.code) if isinstance(error, OpenInferError) else None
         message = told(error) if isinstance(error, OpenInferError) else "internal error"
@@ -115,7 +115,7 @@ class OpenAiProtocol:
             tokens = await asyncio.to_thread(pool.graphs.tokenizer.encode, prompt, is_begin=True)
         else:
             tokens = _given_tokens(prompt, len(pool.graphs.tokenizer.vocabulary.pieces))
-        return await self._said(request, served, pool, _text_request(facts, tokens), _COMPLETION)
+        return await self._answer(request, served, pool, _text_request(facts, tokens), _COMPLETION)
 
     async def _chat(self, request: Request) -> Response:
         facts = decoded_json(await self._rest.body(request))
@@ -127,7 +127,7 @@ class OpenAiProtocol:
         tokens = await asyncio.to_thread(pool.graphs.form.encode, pool.graphs.tokenizer, messages)
         bounds = (facts.get(name) for name in ("max_completion_tokens", "max_tokens"))
         facts["max_tokens"] = next((one for one in bounds if one is not None), pool.graphs.context)
-        return await self._said(request, served, pool, _text_request(facts, tokens), _CHAT)
+        return await self._answer(request, served, pool, _text_request(facts, tokens), _CHAT)
 
     def _served(self, name: object) -> tuple[Served, TextPool]:
         if not isinstance(name, str):
@@ -138,7 +138,7 @@ class OpenAiProtocol:
             raise ServingError(Diagnostic(Code.UNKNOWN_MODEL, message, None, "it answers at /v2/models"))
         return served, served.text
 
-    async def _said(
+    async def _answer(
         self, request: Request, served: Served, pool: TextPool, wanted: TextRequest, form: TextForm
     ) -> Response:
         head = {"id": f"{form.prefix}-{uuid4().hex}", "created": int(time()), "model": served.name}
@@ -155,7 +155,7 @@ class OpenAiProtocol:
 
 
 class _Watched:
-    """Pieces of an answer; when they end, it is noted how."""
+    """Pieces of an answer; records how they end."""
 
     def __init__(
         self, served: Served, pieces: AsyncIterator[TextPiece], record: TextRecord, telemetry: "Telemetry | None"
@@ -186,7 +186,7 @@ async def _all(answer: _Watched) -> list[TextPiece]:
 
 
 async def _pieces(pool: TextPool, wanted: TextRequest, timeout: float, record: TextRecord) -> AsyncIterator[TextPiece]:
-    """The pieces of an answer, as they are said; nothing more is said once nobody takes them."""
+    """The pieces of an answer as they are generated; generation stops once the consumer is gone."""
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[TextPiece | Exception] = asyncio.Queue()
 
@@ -210,7 +210,7 @@ async def _pieces(pool: TextPool, wanted: TextRequest, timeout: float, record: T
 async def _parts(
     first: TextPiece, answer: _Watched, head: Mapping[str, Any], wanted: TextRequest, form: TextForm
 ) -> AsyncIterator[bytes]:
-    """The events of a stream."""
+    """The events of a streamed answer."""
     facts = {**head, "object": form.part}
     count = first.tokens
     yield json_bytes(facts | {"choices": [form.choice(first, is_part=True, is_first=True)]})
@@ -226,8 +226,8 @@ async def _parts(
 
 
 def _text_request(facts: Mapping[str, Any], tokens: list[int]) -> TextRequest:
-    for name in _NOT_TAKEN:
-        if facts.get(name) not in (None, 0, False, [], {}, _USUAL.get(name)):
+    for name in _UNSUPPORTED:
+        if facts.get(name) not in (None, 0, False, [], {}, _DEFAULTS.get(name)):
             raise bad_request(f"{name!r} is not implemented", "leave it out")
     usage = facts.get("stream_options") or {}
     stops = facts.get("stop") or ()

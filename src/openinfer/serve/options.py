@@ -1,4 +1,4 @@
-"""What a server is told: all of it frozen, none of it from a request."""
+"""The options of a server: all frozen, none taken from a request."""
 
 import os
 from collections.abc import Mapping
@@ -17,26 +17,26 @@ class RunOptions:
     device: str = "host"
     sizes: Mapping[str, int] = field(default_factory=dict)
     instances: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
-    """Compiled instances of each model that run side by side."""
+    """Compiled instances of each model that run in parallel."""
     threads: int = 1
     """Threads of each instance."""
     max_queue: int = 64
-    """Requests of a model that may wait; further ones are refused."""
+    """Requests that may wait for a model; further ones are refused."""
     max_batch: int = 1
-    """Rows of several requests that run as one step, for graphs whose batch is a dynamic size."""
+    """The most rows of several requests that run as one step, for graphs whose batch is a dynamic size."""
     max_wait: float = 0.002
-    """Seconds that a request waits for others to run with."""
+    """Seconds that a request waits for others to join its batch."""
     timeout: float = 60.0
-    """Seconds after which a request is given up, unless it says less."""
+    """Seconds after which a request fails, unless it sets a shorter timeout."""
     is_isolated: bool = False
-    """Whether instances are processes of their own."""
+    """Whether instances run in processes of their own."""
     maps_weights: bool = False
-    """Whether weights are read through a file of the cache, instead of held in memory."""
+    """Whether weights are mapped from a file of the cache instead of held in memory."""
     traces_nodes: bool = False
-    """Whether requests may ask for spans of nodes, for which each model has a further instance that records."""
+    """Whether requests may ask for node spans, which needs an additional recording instance per model."""
 
     def recipe(self, graph: str, model: str | None) -> Recipe:
-        """How a graph is compiled."""
+        """The recipe that compiles a graph."""
         weights = WeightMemory.MAPPED if self.maps_weights else WeightMemory.HELD
         return Recipe(graph, model, self.device, self.sizes, self.threads, weights)
 
@@ -46,27 +46,27 @@ class SessionOptions:
     """How sessions of graphs with persistent memory are kept."""
 
     memory: int = 1 << 30
-    """Bytes for the sessions of a model: as many as fit may be open."""
+    """Bytes for the open sessions of a model; limits their number."""
     idle: float = 600.0
     """Seconds without a request after which a session leaves memory."""
     folder: str | None = None
-    """Where states are saved; without it, a session that leaves memory is gone."""
+    """Where states are saved; without a folder, a session that leaves memory is lost."""
     save_every: float = 5.0
-    """Seconds between two looks for sessions that have changed and are not saved."""
+    """Seconds between saves of changed sessions."""
     kept: float = 7 * 86400.0
-    """Seconds after which a saved state that nothing has asked for is removed."""
+    """Seconds after which an unused saved state is deleted."""
 
 
 @dataclass(frozen=True)
 class TelemetryOptions:
-    """Where spans go; what is not here OpenTelemetry reads from variables of the environment."""
+    """Where spans are sent; OpenTelemetry reads all other settings from the environment."""
 
     exporters: tuple[str, ...] = ("otlp",)
     """``otlp`` or ``console``, or both."""
     endpoint: str | None = None
-    """Of OTLP, without the path of traces; that of the environment if there is none."""
+    """The OTLP endpoint, without the path of traces; None takes the environment's."""
     protocol: str = "http/protobuf"
-    """Of OTLP: this, or ``grpc``."""
+    """The OTLP protocol: this, or ``grpc``."""
 
 
 _EXPORTERS, _PROTOCOLS = ("otlp", "console"), ("http/protobuf", "grpc")
@@ -74,7 +74,7 @@ _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT
 
 
 def telemetry_options(endpoint: str | None, environment: Mapping[str, str]) -> TelemetryOptions | None:
-    """Where spans go, by an option and by OpenTelemetry's own variables; None where nothing asks for spans.
+    """Where spans are sent, by an option and by OpenTelemetry's own variables; None if neither asks for spans.
 
     >>> telemetry_options(None, {}) is None
     True
@@ -113,7 +113,7 @@ def _require_address(endpoint: str | None) -> None:
 
 @dataclass(frozen=True)
 class TlsFiles:
-    """Certificates: the server's, and the authority of those that clients must have."""
+    """Certificates: the server's, and the authority that must sign those of clients."""
 
     certificate: str
     key: str
@@ -122,7 +122,7 @@ class TlsFiles:
 
 @dataclass(frozen=True)
 class ServeOptions:
-    """Where a server listens, whom it lets in, and what it takes at most."""
+    """Where a server listens, how clients authenticate, and its limits."""
 
     host: str = "127.0.0.1"
     port: int = 8000

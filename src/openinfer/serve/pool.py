@@ -1,4 +1,4 @@
-"""Instances of a stateless graph: one for each thread, fed from one queue, in batches where that is asked."""
+"""Instances of a stateless graph: one per thread, fed from one queue, optionally in batches."""
 
 import os
 import threading
@@ -20,44 +20,44 @@ from openinfer.synth.run.traced import TracedModule
 
 
 class StepRunner(Protocol):
-    """What a step runs on."""
+    """Runs single steps."""
 
     def __call__(self, inputs: Mapping[str, Array], /) -> Array | Outputs | Mapping[str, Array]:
         """Run a step."""
 
     def interrupt(self) -> None:
-        """End a running step where it can be."""
+        """End a running step as soon as possible."""
 
 
 class StepModule(StepRunner, Protocol):
-    """What all steps run on: a compiled module of this process, or one of a worker."""
+    """A compiled module of this process, or one of a worker."""
 
     @property
     def memory_bytes(self) -> int:
-        """What is its own: a state, and what a step works in."""
+        """The memory of its own: a state, and the working memory of a step."""
 
     def another(self) -> "StepModule":
-        """A further one, with a state of its own."""
+        """Another instance, with its own state."""
 
     def reset(self) -> None:
-        """Begin with the initial state."""
+        """Return to the initial state."""
 
     def save_state(self, path: str | os.PathLike[str], /) -> object:
         """Write the state to a file."""
 
     def load_state(self, state: str | os.PathLike[str], /) -> None:
-        """Put back what was saved."""
+        """Restore a saved state."""
 
 
 class NodeTracer:
-    """Runs steps whose nodes are to be recorded, one at a time, on a module of its own."""
+    """Runs steps that record their nodes, one at a time, on its own module."""
 
     def __init__(self, module: TracedModule) -> None:
         self._module = module
         self._lock = threading.Lock()
 
     def run(self, job: Job, names: tuple[str, ...], session: CompiledModule | None = None) -> None:
-        """A step for one job; that of a session begins with its state, and leaves its own there."""
+        """Run a step for one job; with a session, starting from its state and writing the new state back."""
         assert job.record is not None
         with self._lock:
             run_alone(_RecordedStep(self._module, job.record, session), job, names)
@@ -65,14 +65,14 @@ class NodeTracer:
 
 @dataclass(frozen=True)
 class _RecordedStep:
-    """A step on a module that records."""
+    """A step on a recording module."""
 
     module: TracedModule
     record: StepRecord
     session: CompiledModule | None
 
     def __call__(self, inputs: Mapping[str, Array]) -> Array | Outputs:
-        """Run it, and note what its nodes did; of a step that fails, up to there."""
+        """Run the step and collect its node events, also those of a failing step."""
         if self.session is not None:
             self.module.load_state(_state_of(self.session))
         try:
@@ -85,7 +85,7 @@ class _RecordedStep:
         return found
 
     def interrupt(self) -> None:
-        """End it where it can be."""
+        """End the step as soon as possible."""
         self.module.interrupt()
 
 
@@ -121,16 +121,16 @@ class InstancePool:
             thread.start()
 
     def submit(self, job: Job) -> None:
-        """Have a step run; an error where too many are waiting."""
+        """Queue a step; an error if too many are waiting."""
         self.queue.put(job)
 
     def drop(self, job: Job) -> None:
-        """Nothing waits for a job any more."""
+        """Cancel a job whose client no longer waits."""
         self.queue.remove(job)
         job.drop()
 
     def close(self) -> None:
-        """Run what is waiting, and end."""
+        """Run all waiting jobs, then stop."""
         self.queue.close()
         join_all(self._threads)
 
@@ -138,7 +138,7 @@ class InstancePool:
         while (job := self.queue.take()) is not None:
             if not job.is_wanted():
                 continue
-            jobs = [job] if self._rows == 1 or job.wants_nodes else self._gathered(job)
+            jobs = [job] if self._rows == 1 or job.wants_nodes else self._batch(job)
             self._watcher.batch(len(jobs))
             if job.wants_nodes and self.tracer is not None:
                 self.tracer.run(job, self._names)
@@ -147,8 +147,8 @@ class InstancePool:
             else:
                 self._run_together(module, jobs)
 
-    def _gathered(self, first: Job) -> list[Job]:
-        """A job and others of the same shapes but for the number of rows, as many as fit into a step."""
+    def _batch(self, first: Job) -> list[Job]:
+        """Batch a job with others whose shapes differ only in the number of rows, as many as fit into a step."""
         jobs, shapes = [first], _row_shapes(first.inputs)
         free = self._rows - (_row_count(first.inputs) or self._rows)
 
@@ -165,14 +165,14 @@ class InstancePool:
         return jobs
 
     def _run_together(self, module: StepModule, jobs: list[Job]) -> None:
-        """One step for several jobs. If it fails, each runs alone: one of them is to blame, and the others are not."""
+        """Run one step for several jobs. If it fails, run each alone, so that only the faulty ones fail."""
         counts = [_row_count(job.inputs) or 0 for job in jobs]
         try:
             for job in jobs:
                 job.begin(len(jobs))
             joined = {name: np.concatenate([job.inputs[name] for job in jobs]) for name in jobs[0].inputs}
             found = step_of(module, joined, self._names)
-        except Exception:  # noqa: BLE001  (what it was each of them says, alone)
+        except Exception:  # noqa: BLE001  (each job reports its own error when it runs alone)
             for job in jobs:
                 run_alone(module, job, self._names)
             return
@@ -183,7 +183,7 @@ class InstancePool:
 
 
 def _row_count(inputs: Mapping[str, Array]) -> int | None:
-    """How many rows all inputs have; None where they do not agree, which the step then says."""
+    """The number of rows that all inputs have; None if they disagree, which the step then reports."""
     counts = {array.shape[0] if array.ndim else None for array in inputs.values()}
     return counts.pop() if len(counts) == 1 else None
 
@@ -193,14 +193,14 @@ def _row_shapes(inputs: Mapping[str, Array]) -> dict[str, tuple[int, ...]]:
 
 
 def step_of(module: StepRunner, inputs: Mapping[str, Array], names: tuple[str, ...]) -> StepOutputs:
-    """The outputs of one step."""
+    """Run a step and return its outputs by name."""
     found = module(inputs)
     outputs = found if isinstance(found, Outputs | Mapping) else {names[0]: found}
     return {name: outputs[name] for name in names}
 
 
 def run_alone(module: StepRunner, job: Job, names: tuple[str, ...]) -> None:
-    """A step for one job, which can be interrupted."""
+    """Run an interruptible step for one job."""
     job.interrupt = module.interrupt
     try:
         if not job.is_dropped:
@@ -213,7 +213,7 @@ def run_alone(module: StepRunner, job: Job, names: tuple[str, ...]) -> None:
         job.fail(error)
     except MemoryError:
         job.fail(ExecutionError(Diagnostic(Code.OUT_OF_MEMORY, "there is not enough memory for the request")))
-    except Exception as error:  # noqa: BLE001  (a thread that ends would take an instance with it)
+    except Exception as error:  # noqa: BLE001  (an uncaught error would end the thread and lose its instance)
         job.fail(error)
     finally:
         job.interrupt = None

@@ -1,4 +1,4 @@
-"""Errors of requests, and the statuses that each code has in HTTP and gRPC."""
+"""Errors of requests, and the HTTP and gRPC status of each code."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from openinfer.errors import Code, Diagnostic, OpenInferError, ServingError
 
 @dataclass(frozen=True)
 class WireStatus:
-    """A status in HTTP, and the name of one in gRPC."""
+    """An HTTP status, and the name of a gRPC status."""
 
     http: int
     grpc: str
@@ -33,24 +33,24 @@ _OF_INPUTS = WireStatus(400, "INVALID_ARGUMENT")
 
 
 def status_of(error: OpenInferError) -> WireStatus:
-    """How an error is answered: what is not the server's own fault is that of the inputs."""
+    """The status of an error; codes without an entry are blamed on the inputs."""
     return _STATUSES.get(error.code, _OF_INPUTS)
 
 
 def bad_request(message: str, advice: str | None = None) -> ServingError:
-    """A request that cannot be understood."""
+    """The error of an invalid request."""
     return ServingError(Diagnostic(Code.BAD_REQUEST, message, None, advice))
 
 
 def require_size(size: int, most: int) -> None:
-    """Refuse a request of too many bytes."""
+    """Refuse a request that is too large."""
     if size > most:
         message = f"a request has at most {most:,} bytes here"
         raise ServingError(Diagnostic(Code.REQUEST_TOO_LARGE, message, None, "openinfer serve --max-request-bytes N"))
 
 
 def told(error: OpenInferError) -> str:
-    """An error in a line: its code, what is wrong, and what helps. Places in files of the server stay there."""
+    """An error in one line: its codes, messages and help. Locations in the server's files are not disclosed."""
     return "; ".join(
         f"{one.code}: {one.message}{f' ({one.help})' if one.help else ''}" for one in error.diagnostics[:4]
     )

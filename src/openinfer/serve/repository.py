@@ -1,9 +1,9 @@
-"""Models and their versions: of one graph, or of a folder in which each model has a folder, and each version in it.
+"""Models and their versions: a single graph, or a folder with a subfolder per model and, within it, one per version.
 
     models/NAME/1/graph.oig
     models/NAME/1/model.oinf
 
-A request names a model; which files that means is looked up in the folder's own listing, never made from the name.
+Names in requests are looked up in the folder's own listing; no path is ever built from them.
 """
 
 import threading
@@ -17,7 +17,7 @@ from openinfer.serve.problems import told
 
 @dataclass(frozen=True)
 class IndexEntry:
-    """A version of a model, loaded or not, and why not."""
+    """A version of a model, whether it is loaded, and why not."""
 
     name: str
     version: str
@@ -26,7 +26,7 @@ class IndexEntry:
 
 
 class Repository:
-    """The models of a server. Loading and unloading exclude each other; requests go on meanwhile."""
+    """The models of a server. Loading and unloading are mutually exclusive; requests continue meanwhile."""
 
     def __init__(self, serving: Serving) -> None:
         self._serving = serving
@@ -38,7 +38,7 @@ class Repository:
 
     @classmethod
     def of_graph(cls, name: str, files: ModelFiles, serving: Serving) -> "Repository":
-        """One model, in one version; an error if it cannot be loaded."""
+        """Serve one model in one version; an error if it cannot be loaded."""
         repository = cls(serving)
         repository._single = {name: files}
         repository.load(name)
@@ -46,7 +46,7 @@ class Repository:
 
     @classmethod
     def of_folder(cls, folder: str, serving: Serving) -> "Repository":
-        """All models of a folder, in all versions. One that cannot be loaded is in the index, with the reason."""
+        """Serve all versions of all models in a folder. The index has those that fail to load, with the reason."""
         repository = cls(serving)
         repository._folder = Path(folder)
         if not repository._folder.is_dir():
@@ -60,7 +60,7 @@ class Repository:
         return repository
 
     def _stored(self) -> dict[str, dict[str, Path]]:
-        """What the folder has: models, and the folders of their versions."""
+        """The stored models, and the folders of their versions."""
         if self._folder is None:
             return {name: {"1": Path(files.graph)} for name, files in self._single.items()}
         try:
@@ -73,7 +73,7 @@ class Repository:
     # --- requests -------------------------------------------------------------------------------------------------
 
     def found(self, name: str, version: str = "") -> Served:
-        """A version of a model; the newest where none is named."""
+        """A version of a model; the newest if none is named."""
         versions = self._loaded.get(name)
         if not versions:
             advice = nearest(name, self._loaded) or "openinfer serve says which models it has loaded; so does the index"
@@ -90,12 +90,12 @@ class Repository:
         return sorted(self._loaded.get(name, ()), key=int)
 
     def models(self) -> list[Served]:
-        """All that is loaded."""
+        """All loaded versions of all models."""
         return [one for versions in list(self._loaded.values()) for one in versions.values()]
 
     @property
     def is_ready(self) -> bool:
-        """Whether every model that is stored is loaded in all versions."""
+        """Whether no stored version has failed to load."""
         return not self._failures
 
     def index(self) -> list[IndexEntry]:
@@ -111,7 +111,7 @@ class Repository:
     # --- changes --------------------------------------------------------------------------------------------------
 
     def load(self, name: str) -> None:
-        """Load all versions of a model anew; those that were loaded answer until the new ones are ready."""
+        """Reload all versions of a model; those already loaded answer until the new ones are ready."""
         with self._changing:
             stored = self._stored().get(name)
             if stored is None:
@@ -138,11 +138,11 @@ class Repository:
             raise failed[0]
 
     def _replace(self, name: str, found: dict[str, Served], kept: set[str]) -> None:
-        """Put versions of a model in the place of others. Versions that are kept are as they were."""
+        """Replace the versions of a model, except those in ``kept``."""
         before = self._loaded.get(name, {})
         old = {version: one for version, one in before.items() if version not in kept}
         for one in old.values():
-            if one.interface.is_stateful:  # it has saved its sessions before another one looks for them
+            if one.interface.is_stateful:  # it must save its sessions before the new one looks for them
                 one.close()
         now = {version: one for version, one in before.items() if version in kept} | found
         self._loaded = {other: one for other, one in self._loaded.items() if other != name} | (
@@ -155,7 +155,7 @@ class Repository:
                 one.watcher.forget()
 
     def unload(self, name: str) -> None:
-        """Take a model out of service; what waits for it is answered first."""
+        """Take a model out of service, after answering its waiting requests."""
         with self._changing:
             if name not in self._loaded:
                 raise ServingError(Diagnostic(Code.UNKNOWN_MODEL, f"no model {name[:80]!r} is loaded"))
@@ -168,6 +168,6 @@ class Repository:
 
 
 def _versions(model: Path) -> dict[str, Path]:
-    """The folders of a model that are numbered, in their order."""
+    """The numbered folders of a model, in numerical order."""
     found = [one for one in model.iterdir() if one.is_dir() and one.name.isascii() and one.name.isdigit()]
     return {one.name: one for one in sorted(found, key=lambda one: int(one.name))}

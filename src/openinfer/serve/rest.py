@@ -65,7 +65,7 @@ class RestProtocol:
             ]
         handlers: Any = {404: self._unknown, 405: self._unknown}
         found = Starlette(routes=[*routes, *more], exception_handlers=handlers)
-        found.router.redirect_slashes = False  # it would send clients to whatever their Host says
+        found.router.redirect_slashes = False  # a redirect would send clients wherever their Host header says
         return found
 
     # --- endpoints ------------------------------------------------------------------------------------------------
@@ -135,7 +135,7 @@ class RestProtocol:
         return JSONResponse({})
 
     async def _unknown(self, request: Request, error: Exception) -> Response:
-        """No such path, or not by this method."""
+        """Answer requests for unknown paths and methods."""
         message = f"there is no {request.method} {request.url.path[:200]}"
         found = self.failed(ServingError(Diagnostic(Code.UNKNOWN_MODEL, message)))
         if isinstance(error, HTTPException) and error.status_code == 405:
@@ -146,7 +146,7 @@ class RestProtocol:
     # --- bodies and errors ----------------------------------------------------------------------------------------
 
     async def body(self, request: Request) -> bytes:
-        """The body of a request, of at most so many bytes, and within a time."""
+        """Read the body of a request, with limits on its size and time."""
         if request.headers.get("content-encoding", "identity") != "identity":
             raise bad_request("compressed requests are not taken")
         most, chunks, size = self._options.max_request_bytes, [], 0
@@ -164,7 +164,7 @@ class RestProtocol:
         return b"".join(chunks)
 
     def guarded(self, endpoint: Endpoint, failed: Failed | None = None) -> Endpoint:
-        """An endpoint whose errors are answers, as the protocol has them unless another way is given."""
+        """An endpoint whose errors become answers, in the protocol's form unless ``failed`` makes another one."""
         failed = failed or self.failed
 
         async def answer(request: Request) -> Response:
@@ -172,13 +172,13 @@ class RestProtocol:
                 return await endpoint(request)
             except ClientDisconnect:
                 return Response(status_code=499)
-            except Exception as error:  # noqa: BLE001  (where it is our own mistake, the server goes on)
+            except Exception as error:  # noqa: BLE001  (the server survives its own bugs)
                 return failed(error)
 
         return answer
 
     def failed(self, error: Exception) -> Response:
-        """The answer that an error is."""
+        """The answer for an error."""
         if not isinstance(error, OpenInferError):
             self._log.write("internal error", 40, {"error": repr(error)})
             return JSONResponse({"error": "internal error"}, 500)
@@ -188,25 +188,25 @@ class RestProtocol:
 
 
 def event_stream(texts: AsyncIterator[bytes], failed: Failed) -> Response:
-    """Texts as server-sent events, one after the other; an error is the last of them."""
+    """Texts as server-sent events; an error becomes the last event."""
 
     async def events() -> AsyncIterator[bytes]:
         try:
             async for text in texts:
                 yield b"data: " + text + b"\n\n"
-        except Exception as error:  # noqa: BLE001  (the answer has begun: an error is a part of it)
+        except Exception as error:  # noqa: BLE001  (the answer has begun, so an error must be part of it)
             yield b"data: " + bytes(failed(error).body) + b"\n\n"
 
     return StreamingResponse(events(), media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
 
 async def first_of(answers: AsyncIterator[Awaited]) -> Awaited:
-    """The first of some answers: what goes wrong before it has a status of its own."""
+    """The first of several answers; awaited before the response begins, so that its errors still set the status."""
     return await anext(answers)
 
 
 async def unless_gone(request: Request, work: Coroutine[Any, Any, Awaited]) -> Awaited:
-    """What work gives; it is cancelled when the client hangs up."""
+    """Await ``work``, but cancel it when the client disconnects."""
     task = asyncio.ensure_future(work)
     gone = asyncio.ensure_future(_hung_up(request))
     try:

@@ -1,4 +1,4 @@
-"""Who may talk to a server: anyone on this machine, elsewhere those with a token or a certificate."""
+"""Access to a server: anyone on this machine; from elsewhere, only with a token or a certificate."""
 
 import hmac
 import ssl
@@ -21,7 +21,7 @@ AsgiApplication = Callable[[AsgiScope, AsgiReceive, AsgiSend], Awaitable[None]]
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a server that listens there is reached from this machine only.
+    """Whether a server that listens on ``host`` can only be reached from this machine.
 
     >>> is_loopback("127.0.0.1"), is_loopback("0.0.0.0"), is_loopback("localhost")
     (True, False, True)
@@ -33,7 +33,7 @@ def is_loopback(host: str) -> bool:
 
 
 def require_safe(options: ServeOptions) -> None:
-    """Refuse to listen to the network without knowing who talks."""
+    """Refuse to listen on the network without authentication."""
     if options.token is not None and len(options.token) < _SHORTEST_TOKEN:
         message = f"the token is shorter than {_SHORTEST_TOKEN} characters"
         raise ServingError(Diagnostic(Code.BAD_SERVE_OPTION, message, None, "openssl rand -hex 32 makes one"))
@@ -50,7 +50,7 @@ def require_safe(options: ServeOptions) -> None:
 
 
 def _require_certificates(files: TlsFiles) -> None:
-    """Refuse files that are no certificates, or do not belong together, before anything listens."""
+    """Refuse invalid or mismatched certificate files before the server listens."""
     place, context = files.certificate, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         context.load_cert_chain(files.certificate, files.key)
@@ -66,7 +66,7 @@ def _require_certificates(files: TlsFiles) -> None:
 
 
 def require_token(token: str | None, header: str) -> None:
-    """Refuse a request whose header does not name the token; how long that takes says nothing about it."""
+    """Refuse a request whose header does not have the token; compares in constant time."""
     if token is None or hmac.compare_digest(header.encode("utf-8", "replace"), f"Bearer {token}".encode()):
         return
     advice = "send the header Authorization: Bearer TOKEN"
@@ -74,14 +74,14 @@ def require_token(token: str | None, header: str) -> None:
 
 
 class TokenGuard:
-    """An ASGI application that answers only requests with the token."""
+    """ASGI middleware that only lets requests with the token through."""
 
     def __init__(self, application: AsgiApplication, token: str) -> None:
         self._application = application
         self._token = token
 
     async def __call__(self, scope: AsgiScope, receive: AsgiReceive, send: AsgiSend) -> None:
-        """Hand a request on, or answer it."""
+        """Pass a request on, or refuse it."""
         try:
             if scope["type"] == "http" and scope["path"] not in _OPEN_PATHS:
                 given = dict(scope["headers"]).get(b"authorization", b"")
@@ -93,13 +93,13 @@ class TokenGuard:
 
 
 class PageGuard:
-    """An ASGI application that answers no pages of other machines: a browser here sends whatever they ask it to."""
+    """ASGI middleware that refuses requests of web pages from other machines, which a local browser would send."""
 
     def __init__(self, application: AsgiApplication) -> None:
         self._application = application
 
     async def __call__(self, scope: AsgiScope, receive: AsgiReceive, send: AsgiSend) -> None:
-        """Hand a request on, or answer it."""
+        """Pass a request on, or refuse it."""
         origin = dict(scope["headers"]).get(b"origin") if scope["type"] == "http" else None
         if origin is None or _is_of_this_machine(origin.decode("latin-1")):
             await self._application(scope, receive, send)

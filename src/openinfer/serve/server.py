@@ -1,4 +1,4 @@
-"""Both servers in one process and one event loop, from the first request to an orderly end."""
+"""The HTTP and the gRPC server in one process and one event loop, from startup to graceful shutdown."""
 
 import asyncio
 import signal
@@ -26,16 +26,16 @@ _BACKLOG = 2048
 
 
 class _HttpServer(uvicorn.Server):
-    """Leaves signals to whoever has several servers to end."""
+    """Leaves signals to ``Server``, which stops several servers."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Nothing is captured."""
+        """Capture no signals."""
         yield
 
 
 class Server:
-    """Listens for requests until it is told to end."""
+    """Listens for requests until it is stopped."""
 
     def __init__(self, inference: Inference, options: ServeOptions, metrics: Metrics, log: EventLog) -> None:
         require_safe(options)
@@ -56,11 +56,11 @@ class Server:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def run(self) -> None:
-        """Serve until a signal or ``stop``, then answer what is waiting and save sessions."""
+        """Serve until a signal or ``stop``, then answer waiting requests and save sessions."""
         asyncio.run(self._serve())
 
     def stop(self) -> None:
-        """End, from another thread."""
+        """Stop the server from another thread."""
         if self._loop is not None and self._is_over is not None:
             self._loop.call_soon_threadsafe(self._is_over.set)
 
@@ -68,7 +68,7 @@ class Server:
         self._loop, self._is_over = asyncio.get_running_loop(), asyncio.Event()
         channel = await self._grpc()
         http = asyncio.ensure_future(self._http.serve([self._socket]))
-        self._take_signals()
+        self._handle_signals()
         facts = {"host": self._options.host, "port": self.port, "grpc_port": self.grpc_port}
         self._log.write("listening", facts=facts)
         over = asyncio.ensure_future(self._is_over.wait())
@@ -83,13 +83,13 @@ class Server:
             await asyncio.to_thread(self._inference.telemetry.close)
         self._log.write("ended")
 
-    def _take_signals(self) -> None:
+    def _handle_signals(self) -> None:
         assert self._loop is not None
         assert self._is_over is not None
         for one in (signal.SIGINT, signal.SIGTERM):
             try:
                 self._loop.add_signal_handler(one, self._is_over.set)
-            except (ValueError, RuntimeError):  # not the main thread: whoever has it calls stop
+            except (ValueError, RuntimeError):  # not the main thread, which then has to call ``stop``
                 return
 
     async def _grpc(self) -> Any:
@@ -140,7 +140,7 @@ def _config(application: Any, options: ServeOptions) -> uvicorn.Config:
 
 
 def _bound_socket(host: str, port: int) -> socket.socket:
-    """A socket that listens, so that the port is known before the first request."""
+    """A listening socket, so that the port is known before the first request."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:

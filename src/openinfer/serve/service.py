@@ -1,4 +1,4 @@
-"""Requests to answers, whatever protocol they came by."""
+"""Answers requests, independently of their protocol."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -26,16 +26,16 @@ class Inference:
         self.telemetry = telemetry
 
     async def infer(self, name: str, version: str, request: InferRequest, protocol: str) -> InferAnswer:
-        """The answer to a request: the outputs of one step."""
+        """Answer a request with the outputs of one step."""
         served = self.repository.found(name, version)
         if request.steps != 1:
             raise bad_request("only a stream has the answers of several steps", "ask infer_stream, or ModelStreamInfer")
         return await self._answer(served, request, protocol)
 
     async def stream(self, name: str, version: str, request: InferRequest, protocol: str) -> AsyncIterator[InferAnswer]:
-        """The answers to a request, one for each of its steps; the first begins a sequence, the last ends it."""
+        """Answer each step of a request; the first may begin a sequence, and the last may end it."""
         for number in range(request.steps):
-            served = self.repository.found(name, version)  # anew: it may have been loaded again meanwhile
+            served = self.repository.found(name, version)  # look it up again: it may have been reloaded meanwhile
             part, is_last = request.sequence, number == request.steps - 1
             if part is not None:
                 part = replace(part, starts=part.starts and number == 0, ends=part.ends and is_last)
@@ -74,7 +74,7 @@ def _require_tracer(served: Served, request: InferRequest) -> None:
 
 
 async def _waited(served: Served, job: Job) -> StepOutputs:
-    """The outputs of a job; one that is too late, or that nothing waits for any more, is dropped."""
+    """Wait for the outputs of a job; drop it after its deadline or when the client is gone."""
     try:
         async with asyncio.timeout(max(job.deadline - monotonic(), 0)):
             return await asyncio.wrap_future(job.future)

@@ -1,8 +1,8 @@
-"""Sessions: a graph with persistent memory has an instance for each sequence of requests.
+"""Sessions: a graph with persistent memory has one instance per sequence of requests.
 
-Steps of a session run in the order of their requests, one at a time; sessions run side by side. A session leaves memory
-when it ends, when nothing has asked for it for a while, or when another one needs the room; where there is a folder for
-states it is saved first, and comes back when the next request asks for it, after a restart of the server too.
+Steps of a session run in request order, one at a time; sessions run in parallel. A session leaves memory when it ends,
+when it has been idle for a while, or when another one needs the room. If there is a folder for states, it is saved
+first and reloaded by its next request, even after a restart of the server.
 """
 
 import threading
@@ -25,29 +25,29 @@ from openinfer.workers import WorkerModule
 from openinfer.workers.worker import worker_lost
 
 PATIENCE = 1.0
-"""So many seconds a new session waits for one that is being worked on or saved to make room."""
+"""Seconds that a new session waits for a running or saving one to make room."""
 
 
 @dataclass
 class _Session:
-    """The instance of one sequence. Who holds the lock has the module for itself."""
+    """The instance of one sequence. The holder of the lock owns the module."""
 
     id: str
     module: StepModule
     lock: threading.Lock = field(default_factory=threading.Lock)
     used: float = field(default_factory=monotonic)
     is_changed: bool = False
-    """Whether the saved state is older than the module's."""
+    """Whether the module's state is newer than the saved one."""
     is_gone: bool = False
-    """Whether it has left memory; its module is another's then."""
+    """Whether it has left memory; its module may then belong to another session."""
     limit: float | None = None
-    """When the step that runs is ended; None while there is none."""
+    """When the running step is ended; None if no step runs."""
     is_cut_off: bool = False
-    """Whether a step was ended in its middle: the state is of no use then."""
+    """Whether a step was ended midway, which makes the state useless."""
 
     @property
     def is_lost(self) -> bool:
-        """Whether the process that had its state has ended."""
+        """Whether the process that held its state has ended."""
         return isinstance(self.module, WorkerModule) and self.module.is_lost
 
 
@@ -73,13 +73,13 @@ class SessionPool:
         self.most = max(kept.memory // session_bytes(module), 1)
         self._sessions: dict[str, _Session] = {}
         self._lines: dict[str, deque[Job]] = {}
-        """The jobs of each sequence in their order; the first of them is in the queue, or running."""
+        """The jobs of each sequence in order; the first is queued or running."""
         self._behind = 0
-        """How many jobs wait for another of their sequence."""
+        """The number of jobs that wait for another one of their sequence."""
         self._free: list[StepModule] = [module]
         self._made = 1
         self._lock = threading.Condition()
-        """Is notified when a session is let go of."""
+        """Notified when a session is released."""
         self._ended = threading.Event()
         self.queue = WorkQueue(options.max_queue)
         watcher.sessions(lambda: len(self._sessions))
@@ -92,12 +92,12 @@ class SessionPool:
             thread.start()
 
     def submit(self, job: Job) -> None:
-        """Have a step of a session run."""
+        """Queue a step of a session."""
         if job.sequence is None:
             message = "the graph has persistent memory: a request needs a sequence_id"
             advice = 'for one step alone: {"sequence_id": "...", "sequence_start": true, "sequence_end": true}'
             raise ServingError(Diagnostic(Code.BAD_SEQUENCE, message, None, advice))
-        if job.sequence.saves and self._states is None:  # before the step, which the state would keep
+        if job.sequence.saves and self._states is None:  # refuse before the step changes the state
             message = "the server keeps no states: it has no folder for them"
             raise ServingError(Diagnostic(Code.BAD_SEQUENCE, message, None, "openinfer serve --state-dir DIR"))
         with self._lock:
@@ -112,17 +112,17 @@ class SessionPool:
                 line.append(job)
 
     def drop(self, job: Job) -> None:
-        """Nothing waits for a job any more: it does not begin. A step that has begun runs to its end."""
+        """Cancel a job whose client no longer waits. A step that has begun still runs to its end."""
         job.is_dropped = True
 
     def close(self) -> None:
-        """Run what is waiting, save what has changed, and end."""
+        """Run all waiting jobs, save changed sessions, then stop."""
         self.queue.close()
         join_all(self._threads)
         self._ended.set()
         self._keeper.join()
         for session in list(self._sessions.values()):
-            if session.lock.acquire(blocking=False):  # a step that still runs has no state to save
+            if session.lock.acquire(blocking=False):  # a session whose step still runs cannot be saved
                 if not session.is_lost:
                     self._saved(session)
                 session.lock.release()
@@ -138,13 +138,13 @@ class SessionPool:
                 job.fail(error)
             except MemoryError:
                 job.fail(ExecutionError(Diagnostic(Code.OUT_OF_MEMORY, "there is no memory for a session")))
-            except Exception as error:  # noqa: BLE001  (a thread that ends would take an instance with it)
+            except Exception as error:  # noqa: BLE001  (an uncaught error would end the thread and lose its instance)
                 job.fail(error)
             finally:
                 self._next(job)
 
     def _next(self, job: Job) -> None:
-        """The next job of the same sequence can run."""
+        """Let the next job of the same sequence run."""
         assert job.sequence is not None
         with self._lock:
             line = self._lines[job.sequence.id]
@@ -158,7 +158,7 @@ class SessionPool:
     def _step(self, job: Job) -> None:
         part = job.sequence
         assert part is not None
-        session = self._claimed(part)
+        session = self._claim(part)
         try:
             if part.starts:
                 session.module.reset()
@@ -167,16 +167,16 @@ class SessionPool:
             job.before_answer = partial(self._save, session) if part.saves else None
             self._run(session, job)
             session.used = monotonic()
-            if session.is_lost or session.is_cut_off:  # the client has been told
+            if session.is_lost or session.is_cut_off:  # the client has got its error
                 with self._lock:
                     self._forget(session)
             elif part.ends:
                 self._end(session)
         finally:
-            self._let_go(session)
+            self._release(session)
 
     def _run(self, session: _Session, job: Job) -> None:
-        """A step, which is ended when it takes longer than any request may."""
+        """Run a step, with a limit so that it can be ended when it takes longer than any request may."""
         session.limit = monotonic() + self._longest
         try:
             if job.wants_nodes and self.tracer is not None and isinstance(session.module, CompiledModule):
@@ -188,19 +188,19 @@ class SessionPool:
                 session.limit = None
 
     def _cut_off(self, session: _Session) -> None:
-        """End a step that has run too long, at the next iteration of a loop."""
+        """End a step that has exceeded its limit, at the next iteration of a loop."""
         with self._lock:
             if session.limit is not None and monotonic() >= session.limit:
                 session.is_cut_off = True
                 session.module.interrupt()
 
-    def _let_go(self, session: _Session) -> None:
+    def _release(self, session: _Session) -> None:
         session.lock.release()
         with self._lock:
             self._lock.notify_all()
 
-    def _claimed(self, part: SequencePart) -> _Session:
-        """The session of a part, locked."""
+    def _claim(self, part: SequencePart) -> _Session:
+        """The session of a request, locked."""
         while True:
             with self._lock:
                 session = self._sessions.get(part.id) or self._opened(part.id, starts=part.starts)
@@ -210,10 +210,10 @@ class SessionPool:
             try:
                 self._require_saved(session)
             finally:
-                self._let_go(session)
+                self._release(session)
 
     def _require_saved(self, session: _Session) -> None:
-        """Forget a session whose process has ended; whoever asks next is told, if there was more than what is saved."""
+        """Forget a session whose process has ended; an error if unsaved changes were lost with it."""
         if session.is_gone:
             return
         with self._lock:
@@ -222,7 +222,7 @@ class SessionPool:
             raise worker_lost(None)
 
     def _opened(self, name: str, *, starts: bool) -> _Session:
-        """A session that is not in memory: a new one, or one that was saved."""
+        """Open a session that is not in memory: a new or a saved one."""
         saved = None if starts or self._states is None else self._states.found(name)
         if not starts and saved is None:
             message = f"there is no sequence {name[:80]!r}: it has ended, was too long idle, or has not begun"
@@ -239,7 +239,7 @@ class SessionPool:
         return session
 
     def _module(self) -> StepModule:
-        """An instance that no session has: a free one, a new one, or that of the session that was idle longest."""
+        """An unused instance: a free one, a new one, or that of the least recently used session."""
         if not self._free and self._made < self.most:
             self._free.append(self._first.another())
             self._made += 1
@@ -249,7 +249,7 @@ class SessionPool:
         return self._free.pop()
 
     def _has_room(self) -> bool:
-        """Whether there is a free instance, if need be that of a session which nobody works on and which is saved."""
+        """Whether there is a free instance; if not, evict the least recently used idle session that can be saved."""
         if not self._free and self._states is not None:
             for one in sorted(self._sessions.values(), key=lambda one: one.used):
                 if not self._free and one.lock.acquire(blocking=False):
@@ -259,7 +259,7 @@ class SessionPool:
         return bool(self._free)
 
     def _forget(self, session: _Session) -> None:
-        """Take a session out of memory; its lock is held."""
+        """Remove a session from memory; the caller holds its lock."""
         session.is_gone = True
         del self._sessions[session.id]
         self._free.append(session.module)
@@ -277,12 +277,12 @@ class SessionPool:
         session.is_changed = False
 
     def _unsave(self, session: _Session) -> None:
-        """What was saved of a sequence of this name is of one that is over."""
+        """Delete the saved state of this id, whose sequence is over."""
         if self._states is not None:
             self._states.remove(session.id)
 
     def _saved(self, session: _Session) -> bool:
-        """Whether the state of a session that is not running is on disk; where it cannot be written, it stays here."""
+        """Save the state of an idle session if it has changed; False if it is not on disk and must stay in memory."""
         if self._states is None:
             return False
         if not session.is_changed:
@@ -295,15 +295,15 @@ class SessionPool:
         return True
 
     def _keep(self) -> None:
-        """Now and then: save what has changed, forget what was idle too long, remove states that are too old."""
+        """Periodically save changed sessions, forget those idle for too long, and delete states that are too old."""
         while not self._ended.wait(min(self._save_every, max(self._idle / 4, 0.05), max(self._longest, 0.05))):
             for session in list(self._sessions.values()):
                 self._cut_off(session)
-                self._look_after(session)
+                self._maintain(session)
             if self._states is not None:
                 self._states.remove_old()
 
-    def _look_after(self, session: _Session) -> None:
+    def _maintain(self, session: _Session) -> None:
         if not session.lock.acquire(blocking=False):
             return
         try:
@@ -315,9 +315,9 @@ class SessionPool:
                 if is_idle and (is_saved or self._states is None):
                     self._forget(session)
         finally:
-            self._let_go(session)
+            self._release(session)
 
 
 def session_bytes(module: StepModule) -> int:
-    """The memory of a session: its state, and what a step works in. Tables that grow come on top."""
+    """The memory of a session: its state and the working memory of a step. Growing tables need more."""
     return max(module.memory_bytes, 1)

@@ -1,4 +1,4 @@
-"""Saved sessions: a file for each, under a name that is a hash of the sequence's, so that no name becomes a path."""
+"""Saved sessions: one file each, named by a hash of the sequence id, so that no id becomes a path."""
 
 import os
 from contextlib import suppress
@@ -28,21 +28,21 @@ class StateFolder:
         return self._folder / f"{sha256(sequence.encode('utf-8', 'surrogatepass')).hexdigest()}{_SUFFIX}"
 
     def found(self, sequence: str) -> Path | None:
-        """The file of a session, if it was saved."""
+        """The file of a session if it was saved, else None."""
         path = self._path(sequence)
         return path if path.is_file() else None
 
     def save(self, sequence: str, module: StepModule) -> None:
-        """Write the state of a session: all of it or nothing."""
+        """Write the state of a session atomically."""
         module.save_state(self._path(sequence))
 
     def remove(self, sequence: str) -> None:
-        """Forget a session that has ended."""
+        """Delete the state of a session that has ended."""
         with suppress(OSError):
             self._path(sequence).unlink(missing_ok=True)
 
     def remove_old(self) -> None:
-        """Remove states that nothing has asked for in a long time."""
+        """Delete states that are older than the time they are kept."""
         oldest = time() - self._kept
         with suppress(OSError), os.scandir(self._folder) as entries:
             for entry in entries:

@@ -1,6 +1,7 @@
-"""Spans of OpenTelemetry: one for each request, in it how long it waited and ran, and its nodes where it asks for them.
+"""OpenTelemetry spans: one per request, with child spans for waiting, running and, on request, its nodes.
 
-The only module that knows OpenTelemetry, which is an extra. Others make records; spans are made of these afterwards.
+The only module that knows OpenTelemetry, which is an extra. Other modules make records, from which spans are made
+afterwards.
 """
 
 import threading
@@ -29,13 +30,13 @@ from openinfer.serve.watching import EventLog, lines_of
 from openinfer.serve.work import StepRecord
 
 FLUSH_SECONDS = 5.0
-"""How long the end of a server waits for a collector."""
+"""Seconds that a server waits for a collector when it stops."""
 _QUIET_PATHS = ("/v2/health/live", "/v2/health/ready", "/metrics")
-"""What is asked every few seconds, and is no work."""
+"""Paths that are polled every few seconds and get no spans."""
 
 
 class Telemetry:
-    """Makes spans of requests, as children of those that their headers name."""
+    """Makes spans of requests, as children of the spans named in their headers."""
 
     def __init__(self, provider: TracerProvider) -> None:
         self._provider = provider
@@ -43,9 +44,9 @@ class Telemetry:
 
     @classmethod
     def of(cls, options: TelemetryOptions, log: EventLog) -> "Telemetry":
-        """Spans that go where the options say; what goes wrong on their way is said in the log."""
+        """Send spans to the exporters in the options; export errors go to the log."""
         lines_of("opentelemetry", log, "telemetry")
-        # What the environment names comes last, and so has the last word.
+        # The environment is merged last, so it overrides our names.
         named = Resource({SERVICE_NAME: "openinfer", SERVICE_VERSION: __version__})
         provider = TracerProvider(resource=named.merge(_named_resource()), shutdown_on_exit=False)
         try:
@@ -57,7 +58,7 @@ class Telemetry:
         return cls(provider)
 
     def close(self) -> None:
-        """Send what is left; a collector that does not answer is not waited for."""
+        """Send the remaining spans; wait only ``FLUSH_SECONDS`` for a collector that does not answer."""
         last = threading.Thread(target=self._provider.shutdown, name="last-spans", daemon=True)
         last.start()
         last.join(FLUSH_SECONDS)
@@ -65,7 +66,7 @@ class Telemetry:
     # --- requests -------------------------------------------------------------------------------------------------
 
     def application(self, inner: AsgiApplication, routes: Sequence[BaseRoute]) -> AsgiApplication:
-        """An ASGI application whose requests have spans."""
+        """Wrap an ASGI application so that its requests have spans."""
 
         async def answer(scope: AsgiScope, receive: AsgiReceive, send: AsgiSend) -> None:
             if scope["type"] != "http" or scope["path"] in _QUIET_PATHS:
@@ -96,7 +97,7 @@ class Telemetry:
 
     @contextmanager
     def grpc_span(self, service: str, method: str, metadata: Sequence[tuple[str, str | bytes]]) -> Iterator[None]:
-        """The span of a call of gRPC; an error is its status, and goes on."""
+        """The span of a gRPC call; an error sets its status and is raised again."""
         headers: dict[str, list[str]] = {}
         for name, value in metadata:
             if isinstance(value, str):
@@ -116,13 +117,13 @@ class Telemetry:
     # --- steps ----------------------------------------------------------------------------------------------------
 
     def step_record(self, *, wants_nodes: bool) -> StepRecord | None:
-        """What a step is to note for its spans; None where its request is not sampled."""
+        """The record of a step for its spans; None if the request is not sampled."""
         return StepRecord(wants_nodes) if trace.get_current_span().is_recording() else None
 
     def step(self, record: StepRecord, served: Served, code: str) -> str:
-        """The spans of a step: waiting, running, and in that its nodes. Gives the id of the trace, for the log."""
+        """Make the spans of a step: waiting, and running with its nodes. Returns the trace id, for the log."""
         model, clock = _model(served), _Clock()
-        self._past("queue", clock, (record.arrived, record.began or record.ended), {})
+        self._finished("queue", clock, (record.arrived, record.began or record.ended), {})
         if record.began is not None:
             self._run(record, clock, record.began, model, code)
         return _trace_id()
@@ -143,23 +144,23 @@ class Telemetry:
         run.end(clock.at(record.ended))
 
     def text(self, record: TextRecord, served: Served, code: str) -> str | None:
-        """The spans of an answer of a language model: waiting, reading the prompt, saying the answer.
+        """Make the spans of a language model's answer: waiting, prefill, decode.
 
-        Gives the id of the trace; None where the request is not sampled.
+        Returns the trace id; None if the request is not sampled.
         """
         if not trace.get_current_span().is_recording():
             return None
         model, clock = _model(served), _Clock()
-        self._past("queue", clock, (record.arrived, record.began), {})
+        self._finished("queue", clock, (record.arrived, record.began), {})
         if record.began is not None:
             read = {**model, "gen_ai.usage.input_tokens": record.tokens_read}
-            self._past("prefill", clock, (record.began, record.read), read, code if record.read is None else "ok")
+            self._finished("prefill", clock, (record.began, record.read), read, code if record.read is None else "ok")
         if record.read is not None:
             said = {**model, "gen_ai.usage.output_tokens": record.tokens_said}
-            self._past("decode", clock, (record.read, record.ended), said, code)
+            self._finished("decode", clock, (record.read, record.ended), said, code)
         return _trace_id()
 
-    def _past(
+    def _finished(
         self,
         name: str,
         clock: "_Clock",
@@ -167,26 +168,26 @@ class Telemetry:
         attributes: Mapping[str, Any],
         code: str = "ok",
     ) -> None:
-        """The span of something that is over."""
+        """Make the span of a finished phase."""
         span = self._tracer.start_span(name, attributes=attributes, start_time=clock.at(times[0]))
         _failed(span, code)
         span.end(clock.at(times[1]))
 
 
 class _Clock:
-    """Times of ``perf_counter_ns`` as those of the day."""
+    """Converts times of ``perf_counter_ns`` to wall-clock times."""
 
     def __init__(self) -> None:
         self._now = perf_counter_ns()
         self._offset = time_ns() - self._now
 
     def at(self, time: int | None) -> int:
-        """A time; now, where something is not over."""
+        """The wall-clock time of ``time``; None means now, for an unfinished phase."""
         return self._offset + (self._now if time is None else time)
 
 
 def _model(served: Served) -> dict[str, Any]:
-    """What spans say of a model; that of the request says it, too."""
+    """Span attributes of a model; also sets them on the span of the request."""
     found = {"openinfer.model.name": served.name, "openinfer.model.version": served.version}
     trace.get_current_span().set_attributes(found)
     return found
@@ -217,7 +218,7 @@ def _failed(span: Span, code: str) -> None:
 
 
 def _answered(span: Span, status: int) -> None:
-    """An answer has begun. What a client has done wrong is no error of the server's span."""
+    """Note the status of an answer. Errors of the client do not fail the server's span."""
     span.set_attribute("http.response.status_code", status)
     if status >= 500:
         span.set_attribute("error.type", str(status))
@@ -228,11 +229,11 @@ def _is_full(route: Route, scope: AsgiScope) -> bool:
     return route.matches(scope)[0] is Match.FULL
 
 
-# --- where spans go ---------------------------------------------------------------------------------------------------
+# --- exporters --------------------------------------------------------------------------------------------------------
 
 
 def _named_resource() -> Resource:
-    """What the environment says of this service; without a name there, ours stays."""
+    """The resource that the environment describes, without a service name if it sets none."""
     found = Resource.create()
     name = str(found.attributes.get(SERVICE_NAME, ""))
     kept = {

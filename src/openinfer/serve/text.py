@@ -1,6 +1,6 @@
-"""Texts of a language model: a prompt is read by one graph, an answer is said by another, token by token.
+"""Text generation: a prefill graph reads the prompt, a decode graph generates the answer token by token.
 
-Both graphs work on the same persistent memory. A pool has several such pairs, each with a thread.
+Both graphs share the same persistent memory. A pool has several such pairs, each with its own thread.
 """
 
 import threading
@@ -23,7 +23,7 @@ from openinfer.tokenizer import ChatFormat, TextStream, Tokenizer
 
 @dataclass(frozen=True)
 class Sampling:
-    """How tokens are chosen: the likeliest at temperature 0, else drawn from those that make up ``top_p``."""
+    """How tokens are sampled: the likeliest at temperature 0, else drawn from those that make up ``top_p``."""
 
     temperature: float = 0.7
     top_p: float = 0.9
@@ -32,7 +32,7 @@ class Sampling:
 
 @dataclass(frozen=True)
 class TextPiece:
-    """A part of an answer; the last one has the reason for the end."""
+    """A piece of an answer; the last one has the finish reason."""
 
     text: str
     tokens: int
@@ -41,12 +41,12 @@ class TextPiece:
 
 @dataclass
 class TextRecord:
-    """What became of an answer, for spans of its request. Times are those of ``perf_counter_ns``."""
+    """The history of an answer, for the spans of its request. Times are those of ``perf_counter_ns``."""
 
     arrived: int = field(default_factory=perf_counter_ns)
     began: int | None = None
     read: int | None = None
-    """When the prompt was read."""
+    """When the prompt had been read."""
     ended: int | None = None
     tokens_read: int = 0
     tokens_said: int = 0
@@ -54,7 +54,7 @@ class TextRecord:
 
 @dataclass
 class TextJob:
-    """An answer that a client waits for. ``emit`` is called in the thread of the pool, with pieces or an error."""
+    """An answer that a client waits for. ``emit`` is called in a thread of the pool, with pieces or an error."""
 
     tokens: Sequence[int]
     most: int
@@ -68,33 +68,33 @@ class TextJob:
 
 @dataclass(frozen=True)
 class TextGraphs:
-    """The two graphs of a language model as compiled modules, and what makes tokens of text."""
+    """The two graphs of a language model as compiled modules, and its tokenizer."""
 
     prefill: CompiledModule
     decode: CompiledModule
     tokenizer: Tokenizer
     form: ChatFormat | None
-    """How conversations are written; None where the model was not trained for them."""
+    """The format of conversations; None if the model was not trained for them."""
 
     @property
     def context(self) -> int:
-        """Tokens that the tables have room for."""
+        """The number of tokens that the tables have room for."""
         tables = [one for one in self.decode.bound.vars.values() if one.is_table and one.fixed]
         return min((list(one.fixed.values())[-1] for one in tables), default=1 << 30)
 
     @property
     def most_bytes(self) -> int:
-        """A text of more bytes has more tokens than the tables have room for."""
+        """The longest text in bytes; any longer one has more tokens than the tables have room for."""
         return self.context * max(map(len, self.tokenizer.vocabulary.pieces), default=1)
 
     @property
     def chunk(self) -> int:
-        """Tokens of a prompt that are read at once."""
+        """The number of prompt tokens read in one step."""
         (variable,) = (one for one in self.prefill.bound.vars.values() if one.name == _only_input(self.prefill))
         return int(variable.shape[0])
 
     def another(self) -> "TextGraphs":
-        """A further pair, with a state of its own."""
+        """Another pair, with its own state."""
         decode = self.decode.another()
         return TextGraphs(self.prefill.another(state_of=decode), decode, self.tokenizer, self.form)
 
@@ -102,7 +102,7 @@ class TextGraphs:
 def text_graphs(
     prefill: CompiledModule, decode: CompiledModule, tokenizer: Tokenizer, form: ChatFormat | None
 ) -> TextGraphs:
-    """Two graphs that read and say tokens of the same model, on one state."""
+    """Check the prefill and the decode graph of a model, and let them share one state."""
     size = len(tokenizer.vocabulary.pieces)
     for module, rank in ((prefill, 1), (decode, 0)):
         name, outputs = _only_input(module), module.bound.output_names
@@ -123,7 +123,7 @@ def _only_input(module: CompiledModule) -> str:
 
 
 class TextPool:
-    """Answers of one language model, several at a time."""
+    """Generates answers of one language model, several at a time."""
 
     def __init__(self, graphs: TextGraphs, options: RunOptions, watcher: ModelWatcher) -> None:
         self.graphs = graphs
@@ -141,7 +141,7 @@ class TextPool:
             thread.start()
 
     def submit(self, job: TextJob) -> None:
-        """Have an answer made."""
+        """Queue an answer."""
         if not job.tokens:
             raise bad_request("the prompt has no tokens")
         if len(job.tokens) >= self.graphs.context:
@@ -155,7 +155,7 @@ class TextPool:
             self._changed.notify()
 
     def require_room(self, texts: Iterable[str]) -> None:
-        """Refuse texts that are too long whatever their tokens are, before anyone looks for these."""
+        """Refuse texts that are too long for any tokenization, before they are tokenized."""
         size = sum(len(one.encode(errors="surrogatepass")) for one in texts)
         if size > self.graphs.most_bytes:
             raise self._too_long(f"{size:,} bytes")
@@ -165,13 +165,13 @@ class TextPool:
         return bad_request(message, "make the prompt or the conversation shorter")
 
     def drop(self, job: TextJob) -> None:
-        """Nothing waits for an answer any more: it ends at its next token."""
+        """Cancel an answer whose client no longer waits; it ends at its next token."""
         job.is_dropped = True
         with self._changed, suppress(ValueError):
             self._jobs.remove(job)
 
     def close(self) -> None:
-        """Finish what has begun, and end."""
+        """Finish waiting and running answers, then stop."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
@@ -188,7 +188,7 @@ class TextPool:
             try:
                 if not job.is_dropped:
                     self._answer(graphs, job)
-            except Exception as error:  # noqa: BLE001  (a thread that ends would take a pair with it)
+            except Exception as error:  # noqa: BLE001  (an uncaught error would end the thread and lose its pair)
                 job.emit(error)
 
     def _answer(self, graphs: TextGraphs, job: TextJob) -> None:
@@ -211,7 +211,7 @@ class TextPool:
 
 
 def _read(graphs: TextGraphs, job: TextJob) -> Array:
-    """The logits after a prompt, read into memory that is as it was in the beginning."""
+    """Reset the memory, read a prompt, and return the logits after it."""
     graphs.decode.reset()
     name, logits = _only_input(graphs.prefill), np.zeros(0)
     for start in range(0, len(job.tokens), graphs.chunk):
@@ -227,7 +227,7 @@ def _require_time(job: TextJob) -> None:
 
 @dataclass
 class _Answer:
-    """An answer while it is said: whole characters go out, unless they may be the beginning of a text that ends it."""
+    """An answer in progress: emits whole characters, but holds back text that may begin a stop sequence."""
 
     tokenizer: Tokenizer
     job: TextJob
@@ -236,7 +236,7 @@ class _Answer:
     _held: str = ""
 
     def add(self, token: int, most: int) -> bool:
-        """One more token; whether it is the last."""
+        """Add a token; returns whether it is the last."""
         is_end = token in self.tokenizer.vocabulary.ends
         self.count += 1
         self.job.record.tokens_said, self.job.record.ended = self.count, perf_counter_ns()
@@ -261,7 +261,7 @@ class _Answer:
 
 
 def _beginning(text: str, stops: tuple[str, ...]) -> int:
-    """How many of the last characters may be the beginning of one of the stops."""
+    """The length of the longest suffix that may begin a stop sequence."""
     lengths = (
         size for stop in stops for size in range(min(len(stop) - 1, len(text)), 0, -1) if text.endswith(stop[:size])
     )
@@ -269,14 +269,14 @@ def _beginning(text: str, stops: tuple[str, ...]) -> int:
 
 
 def chosen(logits: Array, sampling: Sampling, random: np.random.Generator) -> int:
-    """The next token.
+    """Sample the next token.
 
     >>> chosen(np.array([0.0, 2.0, 1.0]), Sampling(temperature=0.0), np.random.default_rng(0))
     1
     """
     if sampling.temperature <= 0:
         return int(np.argmax(logits))
-    with np.errstate(over="ignore"):  # a low temperature leaves the likeliest
+    with np.errstate(over="ignore"):  # at a low temperature, only the likeliest token remains
         scaled = (logits.astype(np.float64) - float(logits.max())) / sampling.temperature
     order = np.argsort(-scaled, kind="stable")
     weights = np.exp(scaled[order])

@@ -1,4 +1,4 @@
-"""What a server says about itself: metrics of each model, and lines of JSON for a log."""
+"""Monitoring of a server: metrics per model, and a log of JSON lines."""
 
 import json
 import logging
@@ -15,11 +15,11 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _JOBS = (1, 2, 4, 8, 16, 32, 64, 128)
 _REPEATS = 60.0
-"""Seconds until the log repeats what another package has said."""
+"""Seconds before the log repeats a message of another package."""
 
 
 class Metrics:
-    """The metrics of a server, in a registry of their own."""
+    """The metrics of a server, in their own registry."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -54,48 +54,48 @@ class Metrics:
 
 
 class ModelWatcher:
-    """What the parts of one model tell the server."""
+    """Collects metrics and log lines of one model."""
 
     def __init__(self, metrics: Metrics, log: "EventLog", model: str, version: str) -> None:
         self._metrics, self._log = metrics, log
         self._labels = (model, version)
 
     def batch(self, jobs: int) -> None:
-        """A step begins for a number of requests."""
+        """Note that a step begins for ``jobs`` requests."""
         self._metrics.batches.labels(*self._labels).observe(jobs)
 
     def waiting(self, count: Callable[[], float]) -> None:
-        """Where to look for the length of the queue."""
+        """Set the function that returns the length of the queue."""
         self._metrics.waiting.labels(*self._labels).set_function(count)
 
     def sessions(self, count: Callable[[], float]) -> None:
-        """Where to look for the number of sessions."""
+        """Set the function that returns the number of sessions."""
         self._metrics.sessions.labels(*self._labels).set_function(count)
 
     def forget(self) -> None:
-        """The model is unloaded: nothing is to be looked at any more, nor kept for that."""
+        """Remove the gauges of an unloaded model, and with them the references that they hold."""
         for gauge in (self._metrics.waiting, self._metrics.sessions):
-            with suppress(KeyError):  # one that has no sessions never had the gauge
+            with suppress(KeyError):  # a model without sessions has no such gauge
                 gauge.remove(*self._labels)
 
     def not_saved(self, reason: str) -> None:
-        """A state could not be saved."""
+        """Note that a state could not be saved."""
         self._metrics.unsaved.labels(*self._labels).inc()
         self.log("state not saved", logging.WARNING, {"reason": reason})
 
     def worker_lost(self, pid: int) -> None:
-        """A process of an instance has ended."""
+        """Note that an instance's process has ended."""
         self._metrics.losses.labels(*self._labels).inc()
         self.log("worker lost", logging.WARNING, {"pid": pid})
 
     def tokens(self, kind: str, count: int) -> None:
-        """Tokens were read or said."""
+        """Count tokens read or generated."""
         self._metrics.tokens.labels(*self._labels, kind).inc(count)
 
     def answered(
         self, protocol: str, code: str, seconds: float, request_id: str = "", trace_id: str | None = None
     ) -> None:
-        """A request has its answer."""
+        """Note that a request has been answered."""
         self._metrics.requests.labels(*self._labels, protocol, code).inc()
         self._metrics.seconds.labels(*self._labels).observe(seconds)
         facts = {"protocol": protocol, "code": code, "ms": round(seconds * 1e3, 3), "id": request_id}
@@ -103,12 +103,12 @@ class ModelWatcher:
         self.log("request", logging.DEBUG if code == "ok" else logging.INFO, facts)
 
     def log(self, event: str, level: int = logging.INFO, facts: Mapping[str, Any] | None = None) -> None:
-        """A line about this model."""
+        """Write a log line about this model."""
         self._log.write(event, level, {"model": self._labels[0], "version": self._labels[1], **(facts or {})})
 
 
 class EventLog:
-    """Lines of JSON, each with a time, a level and what happened."""
+    """A log of JSON lines, each with a time, a level and an event."""
 
     def __init__(self, stream: TextIO | None = None, level: int = logging.INFO) -> None:
         self._stream = sys.stderr if stream is None else stream
@@ -116,7 +116,7 @@ class EventLog:
         self._lock = threading.Lock()
 
     def write(self, event: str, level: int = logging.INFO, facts: Mapping[str, Any] | None = None) -> None:
-        """A line, if its level is wanted. A log that cannot be written stops nothing."""
+        """Write a line if its level is enabled. Write errors of the log are ignored."""
         if level < self._level:
             return
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -131,7 +131,7 @@ class EventLog:
 
 
 class _LogLines(logging.Handler):
-    """What another package has to say as lines of the server's log, the same thing once a minute."""
+    """Forwards another package's messages to the server's log, each at most once a minute."""
 
     def __init__(self, log: EventLog, event: str) -> None:
         super().__init__(logging.WARNING)
@@ -139,7 +139,7 @@ class _LogLines(logging.Handler):
         self._said: dict[str, float] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
-        """A line."""
+        """Write a line, unless the message was logged recently."""
         text = str(record.msg)
         if monotonic() - self._said.get(text, -_REPEATS) >= _REPEATS:
             self._said[text] = monotonic()
@@ -149,7 +149,7 @@ class _LogLines(logging.Handler):
 
 
 def lines_of(logger: str, log: EventLog, event: str) -> None:
-    """Have a log say what a package tells its logger."""
+    """Redirect a package's logger to a log."""
     found = logging.getLogger(logger)
     found.handlers = [_LogLines(log, event)]
     found.propagate = False

@@ -1,4 +1,4 @@
-"""Work that waits for an instance: a queue with a bound, deadlines and cancellation."""
+"""Work that waits for an instance: a bounded queue, with deadlines and cancellation."""
 
 import threading
 from collections import deque
@@ -14,26 +14,26 @@ from openinfer.serve.messages import SequencePart
 
 StepOutputs = Mapping[str, Array]
 GRACE = 10.0
-"""Seconds for steps to end once a model is unloaded."""
+"""Seconds that steps may still run when a model is unloaded."""
 
 
 @dataclass
 class StepRecord:
-    """What became of a job, for spans of its request. Times are those of ``perf_counter_ns``."""
+    """The history of a job, for the spans of its request. Times are those of ``perf_counter_ns``."""
 
     wants_nodes: bool = False
-    """Whether the step runs on code that records its nodes."""
+    """Whether the step records its nodes."""
     arrived: int = field(default_factory=perf_counter_ns)
     began: int | None = None
     ended: int | None = None
     jobs: int = 1
-    """How many jobs ran in the same step."""
+    """The number of jobs that ran in the same step."""
     events: Sequence[Event] = ()
     dropped_events: int = 0
 
 
 class Job:
-    """A step that a client waits for. The future has the outputs, or the error."""
+    """A step that a client waits for. Its future gets the outputs or the error."""
 
     __slots__ = (
         *("arrived", "before_answer", "deadline", "future", "inputs", "interrupt", "is_dropped", "record", "sequence"),
@@ -54,17 +54,17 @@ class Job:
         self.future: Future[StepOutputs] = Future()
         self.is_dropped = False
         self.interrupt: Callable[[], None] | None = None
-        """Ends the step, while this job alone is running in one."""
+        """Ends the running step; set only while the step runs this job alone."""
         self.before_answer: Callable[[], None] | None = None
-        """What is done once the step has run, before its outputs are handed over."""
+        """Called after the step has run, before its outputs are delivered."""
 
     @property
     def wants_nodes(self) -> bool:
-        """Whether its step is to record nodes, which it does alone."""
+        """Whether its step records nodes, in which case it is not batched."""
         return self.record is not None and self.record.wants_nodes
 
     def begin(self, jobs: int = 1) -> None:
-        """Its step begins, which it shares with so many jobs in all."""
+        """Note that its step begins, with ``jobs`` jobs in total."""
         if self.record is not None:
             self.record.began, self.record.jobs = perf_counter_ns(), jobs
 
@@ -73,7 +73,7 @@ class Job:
             self.record.ended = perf_counter_ns()
 
     def is_wanted(self) -> bool:
-        """Whether an answer still has a reader; one that is too late gets its error here."""
+        """Whether a client still waits for the answer; a job past its deadline fails here."""
         if self.is_dropped:
             return False
         if monotonic() >= self.deadline:
@@ -82,24 +82,24 @@ class Job:
         return True
 
     def succeed(self, outputs: StepOutputs) -> None:
-        """Hand the outputs over."""
+        """Deliver the outputs."""
         self._end()
         if not self.future.done() and self.future.set_running_or_notify_cancel():
             self.future.set_result(outputs)
 
     def fail(self, error: BaseException) -> None:
-        """Hand an error over."""
+        """Deliver an error."""
         self._end()
         if not self.future.done() and self.future.set_running_or_notify_cancel():
             self.future.set_exception(error)
 
     def drop(self) -> None:
-        """Nothing waits for it any more: it does not begin, and ends at the next iteration of a loop if it runs."""
+        """Cancel a job whose client no longer waits; if it runs, it ends at the next iteration of a loop."""
         self.is_dropped = True
         self._interrupt()
 
     def _interrupt(self) -> None:
-        """End a running step. One that is just beginning forgets what was asked before, so it is asked again."""
+        """End a running step. A step that is just starting loses earlier interrupts, so repeat until it ends."""
         interrupt = self.interrupt
         if interrupt is not None:
             interrupt()
@@ -109,31 +109,31 @@ class Job:
 
 
 def deadline_error() -> ServingError:
-    """The answer to a request whose time is over."""
+    """The error of a request past its deadline."""
     return ServingError(Diagnostic(Code.DEADLINE, "the request was not answered in its time", None, "allow it more"))
 
 
 def queue_full(most: int) -> ServingError:
-    """The answer to a request that finds too many others waiting."""
+    """The error of a request that finds the queue full."""
     message = f"{most} requests are waiting already"
     return ServingError(Diagnostic(Code.QUEUE_FULL, message, None, "send it again later"))
 
 
 def closing() -> ServingError:
-    """The answer to a request for a model that ends, or is about to be replaced."""
+    """The error of a request for a model that is being unloaded or replaced."""
     message = "the model is being unloaded, or loaded anew"
     return ServingError(Diagnostic(Code.QUEUE_FULL, message, None, "send it again later"))
 
 
 def join_all(threads: Iterable[threading.Thread], seconds: float = GRACE) -> None:
-    """Wait for threads, all of them together so long."""
+    """Wait for threads, with one timeout for all of them."""
     until = monotonic() + seconds
     for thread in threads:
         thread.join(max(until - monotonic(), 0))
 
 
 class WorkQueue:
-    """Jobs in their order, at most a number of them."""
+    """A bounded queue of jobs, in order."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -155,13 +155,13 @@ class WorkQueue:
             self._changed.notify()
 
     def put_back(self, job: Job) -> None:
-        """A job that was taken before and can run now: it is the next one."""
+        """Put a job that may run now at the front, whatever the length of the queue."""
         with self._changed:
             self._jobs.appendleft(job)
             self._changed.notify()
 
     def remove(self, job: Job) -> None:
-        """Take a job out that nothing waits for, so that another one has its place."""
+        """Remove a job that is no longer wanted, to free its slot."""
         with self._changed:
             if job in self._jobs:
                 self._jobs.remove(job)
@@ -174,7 +174,7 @@ class WorkQueue:
             return self._jobs.popleft() if self._jobs else None
 
     def take_more(self, fits: Callable[[Job], bool], until: float) -> Job | None:
-        """Another job that fits, waiting for one until a time."""
+        """The first job that fits, waiting for one until a given time."""
         with self._changed:
             while True:
                 for job in self._jobs:
@@ -190,7 +190,7 @@ class WorkQueue:
                     self._changed.wait(left)
 
     def close(self) -> None:
-        """No more jobs; those that are waiting still run."""
+        """Refuse further jobs; waiting ones still run."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()

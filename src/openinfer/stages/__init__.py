@@ -1,6 +1,6 @@
-"""Graphs cut into stages: each a graph and a model of its own, which processes run one behind the other.
+"""Graphs split into pipeline stages: each a graph and a model of its own, run by its own process.
 
-Knows how values are handed over; how a stage is computed is the business of what it is compiled to.
+Knows how values pass between stages, but not how a stage is computed.
 """
 
 from openinfer.stages.cut import Cut, GraphStage, split

@@ -1,4 +1,4 @@
-"""Counters that several stages read: each has a copy, which every stage advances as the whole graph does."""
+"""Counters that several stages read: each stage has a copy and advances it as the whole graph does."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,10 +13,10 @@ StageParts = Sequence[tuple[Node, ...]]
 
 
 def with_counters(bound: BoundGraph, parts: StageParts) -> list[tuple[Node, ...]]:
-    """StageParts in which those that read a counter of another one count themselves.
+    """Add increments to the parts that read another part's counter, so that they maintain copies.
 
-    A counter is a persistent integer that nothing writes but increments of entry, by amounts that are known. A stage
-    ahead of the increment counts at its end, one behind it at its beginning: both see what the whole graph sees there.
+    A counter is a persistent integer that is only written by increments in entry, by known amounts. A stage before the
+    increment counts at its end, one after it at its beginning; so both see the same values as in the whole graph.
     """
     found = [list(part) for part in parts]
     effects = EffectsOf(bound.source, bound.vars.keys())
@@ -41,7 +41,7 @@ def _counts(node: Node, name: str) -> bool:
 
 
 def _counters(bound: BoundGraph, effects: EffectsOf, parts: StageParts) -> list[str]:
-    """Persistent integers that only such nodes write, and that more than one part touches."""
+    """Persistent scalars that only known increments write, and that more than one part touches."""
     found = []
     for name, variable in bound.vars.items():
         if variable.kind is not MemoryKind.PERSISTENT or variable.is_table or variable.shape:

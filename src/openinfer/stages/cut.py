@@ -1,7 +1,7 @@
-"""The split pass: a graph that fits its model, cut at scopes and loops of its entry block into graphs of their own.
+"""The split pass: cuts a bound graph at scopes and loops of its entry block into graphs of their own.
 
-A stage begins at each cut. What it needs of earlier stages it awaits, as an input; what later ones need it yields, as
-an output. Running the stages one after the other, each on what it awaits, gives what the whole graph gives.
+A stage begins at each cut. It awaits, as inputs, what it needs of earlier stages, and yields, as outputs, what later
+ones need. Running the stages in order, each on what it awaits, computes the same as the whole graph.
 """
 
 from collections.abc import Collection, Sequence
@@ -21,7 +21,7 @@ from openinfer.stages.values import Handover, handovers
 
 @dataclass(frozen=True)
 class Cut:
-    """Where a stage begins: a scope of the entry block, or an index of a loop in it.
+    """Where a stage begins: at a scope of the entry block, or at an iteration of one of its loops.
 
     >>> Cut.of("pool"), Cut.of("layers[3]")
     (Cut(name='pool', index=None), Cut(name='layers', index=3))
@@ -32,7 +32,7 @@ class Cut:
 
     @classmethod
     def of(cls, text: str) -> "Cut":
-        """A cut as it is written: ``NAME`` or ``NAME[INDEX]``."""
+        """Parse a cut: ``NAME`` or ``NAME[INDEX]``."""
         head, bracket, tail = text.rpartition("[")
         if not bracket or not tail.endswith("]"):
             return cls(text)
@@ -46,7 +46,7 @@ class Cut:
 
 @dataclass(frozen=True)
 class GraphStage:
-    """A part of a graph as a graph of its own, and what passes between it and the others."""
+    """A part of a graph as a graph of its own, and the values it exchanges with other stages."""
 
     name: str
     graph: Graph
@@ -55,12 +55,12 @@ class GraphStage:
     yields: tuple[str, ...]
     """Its outputs: outputs of the whole graph, and what later stages await."""
     carried: tuple[str, ...]
-    """What is handed past it, from earlier stages to later ones."""
+    """Values that bypass it, from earlier stages to later ones."""
     has_state: bool
 
 
 def split(bound: BoundGraph, cuts: Sequence[Cut | str]) -> tuple[GraphStage, ...]:
-    """The stages of a graph, in their order; all that cannot be cut is an error.
+    """Split a graph into stages, in order; an error if it cannot be cut.
 
     >>> from openinfer import graph
     >>> from openinfer.check import bind
@@ -83,7 +83,7 @@ def split(bound: BoundGraph, cuts: Sequence[Cut | str]) -> tuple[GraphStage, ...
 
 
 def _cut_of(text: str, known: Collection[str]) -> Cut:
-    """A cut as it is written; a scope may have brackets in its name."""
+    """Parse a cut, given the known names: a scope may have brackets in its name."""
     return Cut(text) if text in known else Cut.of(text)
 
 
@@ -93,7 +93,7 @@ def _stage(bound: BoundGraph, name: str, part: tuple[Node, ...], passed: Handove
 
 
 def _require_plain(graph: Graph) -> None:
-    """Refuse what no cut can go through."""
+    """Refuse graphs with consumer blocks, which cannot be cut."""
     consumers = [block.name for block in graph.blocks.values() if is_consumer(block)]
     if consumers:
         message = f"the graph yields values to the block {consumers[0]!r}, which runs beside entry"
@@ -101,7 +101,7 @@ def _require_plain(graph: Graph) -> None:
 
 
 def _parts(bound: BoundGraph, cuts: Sequence[Cut]) -> tuple[list[str], list[tuple[Node, ...]]]:
-    """The nodes of entry in parts, without its return, and what each part is called."""
+    """The names of all parts, and the nodes of each, without the return of entry."""
     entry = bound.source.blocks["entry"].nodes
     names, parts, current, left = ["start"], list[tuple[Node, ...]](), list[Node](), list(cuts)
     for node in (one for one in entry if not isinstance(one.kind, Return)):
@@ -127,7 +127,7 @@ def _is_at(node: Node, cut: Cut) -> bool:
 
 
 def _divided(bound: BoundGraph, node: Node, cut: Cut) -> tuple[list[Node], Node]:
-    """A node as what stays before a cut and what comes behind it."""
+    """Split a node into what comes before a cut and what comes after it."""
     if cut.index is None:
         return [], node
     assert isinstance(node.kind, Loop)

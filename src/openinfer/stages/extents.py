@@ -1,4 +1,4 @@
-"""Which indices loops and brackets have, where that is known before a step."""
+"""The index values of loops and subscripts that are known before a step runs."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import product
@@ -10,12 +10,12 @@ from openinfer.ir import Loop
 from openinfer.ir.expr import Expr, evaluate, names
 
 _MOST = 1 << 20
-"""So many combinations of indices are listed one by one."""
+"""The most combinations of indices that are enumerated."""
 IndexRanges = Mapping[str, range]
 
 
 def loop_range(bound: BoundGraph, loop: Loop) -> range | None:
-    """The indices of a loop; None where they differ from step to step."""
+    """The range of a loop; None if it differs from step to step."""
     known = {**bound.sizes, **{name: one for name, one in bound.constants.items() if isinstance(one, int)}}
     used = {*names(loop.start), *names(loop.end)}
     if not used <= known.keys():
@@ -24,7 +24,7 @@ def loop_range(bound: BoundGraph, loop: Loop) -> range | None:
 
 
 def values_of(exprs: Iterable[Expr], ranges: IndexRanges, known: Mapping[str, int]) -> Iterator[tuple[int, ...]] | None:
-    """Every value that index expressions have together in some loops; None where that is not known, or too many."""
+    """All combined values of index expressions within loops; None if they are unknown or too many."""
     wanted = list(exprs)
     used = sorted({name for one in wanted for name in names(one)} - (known.keys() - ranges.keys()))
     if not all(name in ranges for name in used) or prod(len(ranges[name]) for name in used) > _MOST:
@@ -39,5 +39,5 @@ def _each(
         values = {**known, **dict(zip(used, numbers, strict=True))}
         try:
             yield tuple(evaluate(one, values.__getitem__) for one in exprs)
-        except OpenInferError:  # a division by zero, which the step will say
+        except OpenInferError:  # a division by zero, which the step will report
             continue

@@ -1,4 +1,4 @@
-"""Stages on disk: a folder with a folder for each, which has its graph and its model, and a file that says what passes.
+"""Stages on disk: a subfolder per stage with its graph and model, and a manifest of the values that pass between them.
 
 stages.json
 stage-0/graph.oig    stage-0/model.oinf
@@ -38,7 +38,7 @@ class StoredStage:
 
 @dataclass(frozen=True)
 class StageFolder:
-    """The stages of a graph, as a folder has them."""
+    """The stages of a graph, stored in a folder."""
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
@@ -46,7 +46,7 @@ class StageFolder:
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> "StageFolder":
-        """What ``write_stages`` wrote."""
+        """Load what ``write_stages`` wrote."""
         path = Path(folder) / MANIFEST
         try:
             facts = json.loads(path.read_text(encoding="utf-8"))
@@ -82,9 +82,9 @@ def _stored(folder: Path, facts: Any) -> StoredStage:
 
 
 def write_stages(folder: str | os.PathLike[str], bound: BoundGraph, stages: Sequence[GraphStage]) -> StageFolder:
-    """Write stages of a bound graph; the file that names them comes last, so that there are all or none.
+    """Write the stages of a bound graph; the manifest comes last, so a folder with a manifest is complete.
 
-    A stage's model has the tensors that it reads, and all sizes and metadata.
+    A stage's model has only the tensors that the stage reads, but all sizes and metadata.
     """
     root = Path(folder)
     try:

@@ -1,4 +1,4 @@
-"""Stages as a pipeline: a process for each, and several steps on their way at the same time."""
+"""Stages as a pipeline: one process per stage, with several steps in flight."""
 
 import os
 import queue
@@ -16,12 +16,12 @@ from openinfer.synth.run.step_memory import weight_memory
 from openinfer.workers import Recipe, WorkerGroup, WorkerModule
 
 _DEPTH = 2
-"""Steps that may wait in front of each stage."""
+"""The most steps that wait for each stage."""
 
 
 @dataclass
 class _Step:
-    """A step on its way: the values that later stages need, or the error that ended it."""
+    """A step in flight: the values that later stages need, or the error that ended it."""
 
     values: dict[str, Array]
     found: "Future[dict[str, Array]]" = field(default_factory=Future)
@@ -32,8 +32,8 @@ class _Step:
 class Pipeline:
     """The stages of a folder that ``openinfer split`` wrote, each in a process of its own.
 
-    Values pass from stage to stage; while one works on a step, the one before it works on the next. Where stages have
-    persistent memory, a step that fails behind the first of them leaves them apart, and ``reset`` comes first.
+    Values pass from stage to stage; while one works on a step, the one before it works on the next. If stages have
+    persistent memory, a step that fails after the first of them leaves their states inconsistent; call ``reset`` then.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Pipeline:
         self._needed = needed_behind(self.stages)
         self._groups: list[WorkerGroup] = []
         self._broken: tuple[int, OpenInferError] | None = None
-        """The step that has left the states of stages apart, and its error."""
+        """The step that left the states of stages inconsistent, and its error."""
         self._begun = 0
         self._order = threading.Lock()
         self._is_closed = False
@@ -64,28 +64,28 @@ class Pipeline:
 
     @property
     def modules(self) -> tuple[WorkerModule, ...]:
-        """The modules of the stages, in their order."""
+        """The modules of the stages, in order."""
         return tuple(self._modules)
 
     def __call__(self, inputs: Mapping[str, Any] | None = None, /, **named: Any) -> dict[str, Array]:
-        """The outputs of one step."""
+        """Run one step and return its outputs."""
         return self.submit({**(inputs or {}), **named}).result()
 
     def submit(self, inputs: Mapping[str, Any]) -> "Future[dict[str, Array]]":
-        """Begin a step, as soon as the first stage has room for it; the future has its outputs."""
+        """Begin a step as soon as the first stage has room for it; returns a future of its outputs."""
         require_inputs(self.stages, inputs)
         with self._order:
             if self._is_closed:
                 raise ExecutionError(Diagnostic(Code.WRONG_MOMENT, "the pipeline is closed"))
             if self._broken is not None:
-                raise _apart(self._broken[1])
+                raise _inconsistent(self._broken[1])
             self._begun += 1
             step = _Step(dict(inputs), number=self._begun)
             self._lines[0].put(step)
         return step.found
 
     def map(self, steps: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Array]]:
-        """The outputs of steps, in their order, with as many on their way as there is room for."""
+        """The outputs of steps, in order, with as many in flight as there is room for."""
         waiting: list[Future[dict[str, Array]]] = []
         for inputs in steps:
             waiting.append(self.submit(inputs))
@@ -95,7 +95,7 @@ class Pipeline:
             yield future.result()
 
     def reset(self) -> None:
-        """Put the persistent memory of all stages back to its initial values; no step may be on its way."""
+        """Reset the persistent memory of all stages to its initial values; no step may be in flight."""
         for module in self._modules:
             module.reset()
         self._broken = None
@@ -113,11 +113,11 @@ class Pipeline:
             self._lines[place + 1].put(None)
 
     def _advance(self, place: int, step: _Step) -> None:
-        """Have a stage work on a step, unless an earlier one has failed."""
+        """Run a stage of a step, unless the step has failed or an earlier step broke the states."""
         stage = self.stages.stages[place]
         broken = self._broken
         if step.error is None and broken is not None and broken[0] < step.number:
-            step.error = _apart(broken[1])
+            step.error = _inconsistent(broken[1])
         if step.error is not None:
             return
         try:
@@ -128,7 +128,7 @@ class Pipeline:
             if any(one.has_state for one in earlier) or (error.code == Code.WORKER_LOST and stage.has_state):
                 self._broken = step.number, error
             return
-        except Exception as error:  # noqa: BLE001  (a thread that ends would leave its callers waiting)
+        except Exception as error:  # noqa: BLE001  (an uncaught error would end the thread and leave callers waiting)
             step.error = error
             return
         values = {**step.values, **found}
@@ -139,7 +139,7 @@ class Pipeline:
             group.close()
 
     def close(self) -> None:
-        """Answer what is on its way, and end the processes."""
+        """Finish all steps in flight, then end the processes."""
         with self._order:
             is_first, self._is_closed = not self._is_closed, True
             if is_first:
@@ -157,13 +157,13 @@ class Pipeline:
         self.close()
 
 
-def _apart(error: OpenInferError) -> ExecutionError:
+def _inconsistent(error: OpenInferError) -> ExecutionError:
     message = f"a step has failed between two stages ({error.code}), whose states are apart since"
     return ExecutionError(Diagnostic(Code.WRONG_MOMENT, message, None, "reset() first"))
 
 
 def needed_behind(stages: StageFolder) -> list[tuple[str, ...]]:
-    """For each stage, the values that are still needed behind it: by later stages, or as outputs."""
+    """For each stage, the values live after it: needed by later stages, or outputs."""
     needed = set(stages.outputs)
     found: list[tuple[str, ...]] = []
     for stage in reversed(stages.stages):
@@ -173,7 +173,7 @@ def needed_behind(stages: StageFolder) -> list[tuple[str, ...]]:
 
 
 def require_inputs(stages: StageFolder, inputs: Mapping[str, Any]) -> None:
-    """Refuse a step without all inputs, or with others."""
+    """Refuse a step with missing or unknown inputs."""
     missing = [name for name in stages.inputs if name not in inputs]
     unknown = [name for name in inputs if name not in stages.inputs]
     if missing:

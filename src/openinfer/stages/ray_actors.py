@@ -1,6 +1,6 @@
-"""Stages as actors of Ray: on as many machines as the cluster has, each of which compiles for its own processor.
+"""Stages as Ray actors, spread over the machines of a cluster; each actor compiles for its own processor.
 
-The folder of the stages is on storage that all machines share. Values pass from actor to actor, not through the caller.
+The folder of the stages must be on shared storage. Values pass from actor to actor, not through the caller.
 """
 
 import os
@@ -18,11 +18,11 @@ from openinfer.synth.run.module import CompiledModule
 from openinfer.workers import Recipe
 
 _DEPTH = 3
-"""Steps on their way for each stage."""
+"""Steps in flight per stage."""
 
 
 class StageActor:
-    """One stage, compiled where the actor is."""
+    """One stage, compiled on the actor's machine."""
 
     def __init__(self, stage: StoredStage, needed: tuple[str, ...], device: str, threads: int) -> None:
         recipe = Recipe(stage.graph, stage.model, device, {}, threads)
@@ -30,7 +30,7 @@ class StageActor:
         self._stage, self._needed = stage, needed
 
     def step(self, values: dict[str, Array]) -> dict[str, Array]:
-        """The values that later stages need, once this one has run."""
+        """Run the stage; returns the values that later stages need."""
         found = self._module({name: values[name] for name in self._stage.awaits})
         own: dict[str, Array] = (
             dict(found.items()) if isinstance(found, Outputs) else dict.fromkeys(self._stage.yields, found)
@@ -39,12 +39,12 @@ class StageActor:
         return {name: behind[name] for name in self._needed}
 
     def reset(self) -> None:
-        """Put persistent memory back to its initial values."""
+        """Reset persistent memory to its initial values."""
         self._module.reset()
 
 
 class RayPipeline:
-    """The stages of a folder, each an actor; steps reach every actor in the order in which they were begun."""
+    """The stages of a folder, each an actor; every actor runs steps in the order in which they began."""
 
     def __init__(self, folder: str | os.PathLike[str], *, device: str = "host", threads: int = 1) -> None:
         if not ray.is_initialized():
@@ -52,18 +52,18 @@ class RayPipeline:
         self.stages = StageFolder.load(folder)
         actor: Any = ray.remote(StageActor)
         self._actors = [
-            # Without a number of cores, which an actor would keep: there may be more stages than the cluster has cores.
+            # Reserve no cores, which an actor would keep: there may be more stages than cores in the cluster.
             actor.remote(stage, needed, device, threads)
             for stage, needed in zip(self.stages.stages, needed_behind(self.stages), strict=True)
         ]
 
     def __call__(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
-        """The outputs of one step."""
+        """Run one step and return its outputs."""
         found: dict[str, Array] = ray.get(self.submit(inputs))
         return found
 
     def submit(self, inputs: Mapping[str, Any]) -> Any:
-        """Begin a step; ``ray.get`` of what this gives has its outputs."""
+        """Begin a step; ``ray.get`` of the result gives its outputs."""
         require_inputs(self.stages, inputs)
         values: Any = dict(inputs)
         for actor in self._actors:
@@ -71,7 +71,7 @@ class RayPipeline:
         return values
 
     def map(self, steps: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Array]]:
-        """The outputs of steps, in their order, several of which are on their way."""
+        """The outputs of steps, in order, with several in flight."""
         waiting: deque[Any] = deque()
         for inputs in steps:
             waiting.append(self.submit(inputs))
@@ -81,7 +81,7 @@ class RayPipeline:
             yield ray.get(waiting.popleft())
 
     def reset(self) -> None:
-        """Put the persistent memory of all stages back to its initial values."""
+        """Reset the persistent memory of all stages to its initial values."""
         ray.get([actor.reset.remote() for actor in self._actors])
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The graph of one stage: its nodes, the blocks that they run, and declarations for all that they name."""
+"""The graph of one stage: its nodes, the blocks they run, and declarations of everything they name."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -12,7 +12,7 @@ from openinfer.stages.values import Handover, dims_of
 
 
 def stage_graph(bound: BoundGraph, part: Sequence[Node], passed: Handover) -> Graph:
-    """A part of a graph as one of its own. Sizes that are known have their values; dynamic ones their bounds."""
+    """A part of a graph as a graph of its own. Known sizes are declared with their values, dynamic ones with bounds."""
     blocks = _blocks_run(bound.source, part)
     nodes = [*_assigned(bound, part, passed), *_without_lost_deps(part), Node(Return(passed.yields))]
     entry = replace(bound.source.blocks["entry"], nodes=tuple(nodes))
@@ -27,12 +27,12 @@ def _declarations(bound: BoundGraph, passed: Handover) -> Iterable[VarDecl]:
         if name in passed.awaits:
             yield VarDecl(name, MemoryKind.DYNAMIC, variable.dtype, dims_of(bound, name))
         elif variable.decl is not None and name in passed.touched:
-            is_input = variable.kind is MemoryKind.DYNAMIC  # one that the stage writes before it reads it
+            is_input = variable.kind is MemoryKind.DYNAMIC  # not awaited, so the stage writes it before reading it
             yield replace(variable.decl, kind=MemoryKind.VOLATILE) if is_input else variable.decl
 
 
 def _assigned(bound: BoundGraph, part: Sequence[Node], passed: Handover) -> Iterable[Node]:
-    """Temporaries that an earlier part assigns, and that this one uses for values of its own."""
+    """Declare temporaries that an earlier part assigns and that this one reuses for its own values."""
     own = {node.kind.name for node in walk(part) if isinstance(node.kind, Assign)}
     for name, variable in bound.vars.items():
         is_elsewhere = name in own or name in passed.awaits or name in bound.locals
@@ -41,7 +41,7 @@ def _assigned(bound: BoundGraph, part: Sequence[Node], passed: Handover) -> Iter
 
 
 def _blocks_run(graph: Graph, part: Sequence[Node]) -> list[Block]:
-    """The blocks that nodes run, and those that these run, in the order of the graph."""
+    """The blocks that nodes run, transitively, in graph order."""
     found: set[str] = set()
     todo = [name for node in walk(part) for name in blocks_run(node)]
     while todo:
@@ -53,7 +53,7 @@ def _blocks_run(graph: Graph, part: Sequence[Node]) -> list[Block]:
 
 
 def _without_lost_deps(part: Sequence[Node]) -> list[Node]:
-    """Nodes without dependencies on those of other parts, which run before or after anyway."""
+    """Drop dependencies on nodes of other parts, which run before or after anyway."""
     found = []
     for place, node in enumerate(part):
         if isinstance(node.kind, Dep):

@@ -1,4 +1,4 @@
-"""Which tensors of a model a stage reads, so that its own model has no others."""
+"""The tensors that a stage reads, so that its model has no others."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -11,9 +11,9 @@ from openinfer.stages.extents import IndexRanges, loop_range, values_of
 
 
 def tensors_read(bound: BoundGraph, graph: Graph) -> set[str]:
-    """The tensors of a bound graph's model that a stage of it names, by themselves or by a pattern.
+    """The tensors of a bound graph's model that a stage of it reads, by name or by a pattern.
 
-    Where indices are not known before a step, these are all that a pattern can spell.
+    If indices are not known before a step, these are all tensors that match the pattern.
     """
     assert bound.model is not None
     reader = _Reader(bound, bound.model.tensors.keys())
@@ -38,7 +38,7 @@ class _Reader:
         }
 
     def walk(self, nodes: Iterable[Node], ranges: IndexRanges, unknown: frozenset[str]) -> None:
-        """Note the tensors that nodes read. ``unknown`` are indices that a caller gives."""
+        """Collect the tensors that nodes read. ``unknown`` has indices whose values are not known before a step."""
         for node in nodes:
             if isinstance(node.kind, Loop):
                 own = loop_range(self._bound, node.kind)
@@ -54,7 +54,7 @@ class _Reader:
     def _operand(self, operand: object, ranges: IndexRanges, unknown: frozenset[str]) -> None:
         if isinstance(operand, ModelRef):
             if operand.formatted:
-                self._spelt(operand.name, _names_in(operand.name), ranges, unknown)
+                self._add_matches(operand.name, _names_in(operand.name), ranges, unknown)
             else:
                 self.found.add(operand.name)
             return
@@ -70,12 +70,14 @@ class _Reader:
         indices = variable.decl.table_indices
         exprs = [one.value for one in access.indices if isinstance(one, Single)]
         if len(exprs) != len(indices):  # the whole table, handed to a block
-            self._spelt(pattern, {}, {}, frozenset(indices))
+            self._add_matches(pattern, {}, {}, frozenset(indices))
             return
-        self._spelt(pattern, dict(zip(indices, exprs, strict=True)), ranges, unknown)
+        self._add_matches(pattern, dict(zip(indices, exprs, strict=True)), ranges, unknown)
 
-    def _spelt(self, pattern: str, indices: Mapping[str, Expr], ranges: IndexRanges, unknown: frozenset[str]) -> None:
-        """The tensors that a pattern spells with the values that some indices have."""
+    def _add_matches(
+        self, pattern: str, indices: Mapping[str, Expr], ranges: IndexRanges, unknown: frozenset[str]
+    ) -> None:
+        """Collect the tensors that a pattern names for all values of its indices."""
         has_unknown = any(set(names(one)) & unknown for one in indices.values()) or not indices
         values = None if has_unknown else values_of(indices.values(), ranges, self._sizes)
         if values is None:

@@ -1,4 +1,4 @@
-"""What passes between stages: which values each one needs, which it makes, and whose persistent memory is whose."""
+"""Data flow between stages: the values that each one needs and makes, and the persistent memory it owns."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from openinfer.stages.counters import Counting
 
 @dataclass(frozen=True)
 class Handover:
-    """What passes between one stage and the others."""
+    """The values that one stage exchanges with the others."""
 
     awaits: tuple[str, ...]
     yields: tuple[str, ...]
@@ -30,7 +30,7 @@ class Handover:
 
 
 class _Values:
-    """Which variables the parts of a graph read and write."""
+    """The variables that the parts of a graph read and write."""
 
     def __init__(self, bound: BoundGraph, parts: Sequence[tuple[Node, ...]]) -> None:
         self.bound = bound
@@ -42,23 +42,23 @@ class _Values:
             self.writes.append(frozenset[str]().union(*(one.writes for one in whole)))
 
     def whole(self, node: Node) -> Effects:
-        """What a node does, with the blocks that it runs."""
+        """The effects of a node, including the blocks it runs."""
         return self.effects.reached.whole(self.effects.nodes[node.index])
 
     def needed(self, nodes: Iterable[Node], read_last: frozenset[str]) -> set[str]:
-        """Variables whose value from before some nodes is read in them, or is the value after them."""
+        """Variables live before some nodes: their incoming value is read in them, or is still the value after them."""
         written: set[str] = set()
         found = self._needed(nodes, written)
         return found | (read_last - written)
 
     def _needed(self, nodes: Iterable[Node], written: set[str]) -> set[str]:
-        """The same; ``written`` gets the variables that are certainly written whole."""
+        """Variables whose incoming value is read; ``written`` gets those that are certainly overwritten as a whole."""
         found: set[str] = set()
         for node in nodes:
             match node.kind:
                 case Scope(_, body):
                     found |= self._needed(body, written)
-                case Loop(_, _, _, _, body):  # which may run no times: what it writes is not certain
+                case Loop(_, _, _, _, body):  # may have zero trips, so its writes are not certain
                     own = set(names(node.kind.start)) | set(names(node.kind.end))
                     found |= (own & self.bound.vars.keys()) - written
                     found |= self._needed(body, set(written)) - written
@@ -80,7 +80,7 @@ class _Values:
 
 
 def handovers(bound: BoundGraph, parts: Sequence[tuple[Node, ...]]) -> list[Handover]:
-    """What passes between parts that run one after the other."""
+    """The handovers of parts that run in order."""
     values = _Values(bound, parts)
     states = _states(values, parts)
     inputs = {name for name, one in bound.vars.items() if one.kind is MemoryKind.DYNAMIC}
@@ -107,7 +107,7 @@ def handovers(bound: BoundGraph, parts: Sequence[tuple[Node, ...]]) -> list[Hand
 
 
 def _sorted(bound: BoundGraph, wanted: Iterable[str]) -> tuple[str, ...]:
-    """Names in the order of their declarations, outputs of the graph in that of its return."""
+    """Sort names: outputs of the graph in the order of its return, then others in declaration order."""
     names_there = set(wanted)
     order = dict.fromkeys((*bound.output_names, *bound.vars))
     return tuple(name for name in order if name in names_there)
@@ -116,7 +116,7 @@ def _sorted(bound: BoundGraph, wanted: Iterable[str]) -> tuple[str, ...]:
 def _for_sizes(
     values: _Values, part: Sequence[Node], shown: set[str] | frozenset[str], awaits: set[str], known: set[str]
 ) -> set[str]:
-    """Further values that a stage awaits, because their shapes say how large its dynamic sizes are in a step."""
+    """Additional values that a stage awaits because their shapes determine its dynamic sizes."""
     bound = values.bound
     used = {name for one in (*values_touched(values, part), *shown) for name in _sizes_of(bound, one)}
     used |= {name for node in walk(part) for expr in node_uses(node.kind).exprs for name in names(expr)}
@@ -130,12 +130,12 @@ def _for_sizes(
 
 
 def values_touched(values: _Values, part: Sequence[Node]) -> set[str]:
-    """Every variable that some nodes touch."""
+    """Every variable that a part touches."""
     return {name for node in part for name in values.whole(node).touches}
 
 
 def dims_of(bound: BoundGraph, name: str) -> tuple[Expr, ...]:
-    """The dimensions of a variable, declared or found."""
+    """The dimensions of a variable, declared or inferred."""
     variable = bound.vars[name]
     return variable.dims if variable.dims is not None else tuple(expr_of(extent) for extent in variable.shape)
 
@@ -152,7 +152,7 @@ def _plain_sizes(bound: BoundGraph, name: str) -> set[str]:
 
 
 def _states(values: _Values, parts: Sequence[tuple[Node, ...]]) -> list[frozenset[str]]:
-    """The persistent variables of each part; an error where two parts share one."""
+    """The persistent variables of each part; an error if two parts share one."""
     found: list[set[str]] = [set() for _ in parts]
     for name, variable in values.bound.vars.items():
         if variable.kind is not MemoryKind.PERSISTENT:
@@ -169,7 +169,7 @@ def _states(values: _Values, parts: Sequence[tuple[Node, ...]]) -> list[frozense
 
 
 def _is_counted(values: _Values, parts: Sequence[tuple[Node, ...]], name: str) -> bool:
-    """Whether each part that touches a variable counts it by itself, or nothing ever writes it."""
+    """Whether every part that touches a variable increments it by itself, or nothing writes it at all."""
     writers = [node for part in parts for node in part if name in values.whole(node).writes]
     users = [part for part in parts if any(name in values.whole(node).touches for node in part)]
     counting = [sum(isinstance(one.kind, Counting) and one.kind.target == name for one in part) for part in users]
@@ -177,7 +177,7 @@ def _is_counted(values: _Values, parts: Sequence[tuple[Node, ...]], name: str) -
 
 
 def _is_divided(values: _Values, parts: Sequence[tuple[Node, ...]], name: str) -> bool:
-    """Whether each part has entries of a table to itself: those with its own indices of a loop that was cut."""
+    """Whether parts access disjoint entries of a table, selected by their own iterations of a loop that was cut."""
     places: set[tuple[int, str]] = set()
     for part in parts:
         for node in part:

@@ -1,6 +1,6 @@
-"""Compiled graphs in processes of their own: one that is killed, or that its code brings down, takes no other with it.
+"""Compiled graphs in processes of their own: one that is killed or crashes affects no other.
 
-Knows neither requests nor files of columns; servers, pipelines and runs over files are built on it.
+Knows neither requests nor columnar files; servers, pipelines and runs over files are built on it.
 """
 
 from openinfer.workers.recipe import Recipe

@@ -1,7 +1,6 @@
-"""The process of a worker, ``python -m openinfer.workers.child DESCRIPTOR``: builds a recipe, does what it is told.
+"""The process of a worker, ``python -m openinfer.workers.child DESCRIPTOR``: builds a recipe and executes commands.
 
-It ends when the process that started it is gone, in the middle of a step if need be. A signal (SIGUSR1)
-interrupts the step that runs.
+It ends when the process that started it is gone, even during a step. A signal (SIGUSR1) interrupts the running step.
 """
 
 import os
@@ -25,7 +24,7 @@ WorkerAnswer = tuple[WorkerMessage, NamedArrays]
 
 
 class Modules:
-    """The modules of a worker: the first, and others with the same weights, each with a state of its own."""
+    """The modules of a worker: the first one, and others that share its weights but have their own state."""
 
     def __init__(self) -> None:
         self._modules: dict[int, CompiledModule] = {}
@@ -43,11 +42,11 @@ class Modules:
         }
 
     def done(self, message: WorkerMessage, tensors: NamedArrays) -> WorkerAnswer:
-        """Do what a message says."""
+        """Execute the command of a message."""
         return self._commands[message["do"]](message, tensors)
 
     def interrupt(self) -> None:
-        """End the step that runs, if there is one."""
+        """End the running step, if any."""
         if self._running is not None:
             self._running.interrupt()
 
@@ -89,7 +88,7 @@ class Modules:
 
 
 def work(connection: "Connection[Any, Any]", modules: Modules) -> None:
-    """WorkerAnswer messages until the other side is gone."""
+    """Answer messages until the other side is gone."""
     while True:
         try:
             message, tensors = received(connection)
@@ -114,17 +113,17 @@ def _answered(modules: Modules, message: WorkerMessage, tensors: NamedArrays) ->
 
 
 def _end_with(descriptor: int) -> None:
-    """End this process when the other end of a socket is closed: a step may be endless, and has no reader any more."""
+    """End this process when the other end of a socket closes: a step may be endless, and nothing reads its result."""
     watched = select.poll()
-    watched.register(descriptor, 0)  # that it was closed is reported whatever is asked for
+    watched.register(descriptor, 0)  # hang-ups are reported even with an empty event mask
     watched.poll()
     os._exit(0)
 
 
 def main() -> None:
-    """Work for the process that holds the other end of the descriptor."""
+    """Serve the process that holds the other end of the descriptor."""
     modules = Modules()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started this one, which ends it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent process, which ends this one
     signal.signal(signal.SIGUSR1, lambda _number, _frame: modules.interrupt())
     descriptor = int(sys.argv[1])
     threading.Thread(target=_end_with, args=(descriptor,), daemon=True).start()

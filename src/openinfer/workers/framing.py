@@ -1,4 +1,4 @@
-"""Messages between a process and its workers: a JSON object, and tensors as the bytes that they are. Nothing is run."""
+"""Messages between a process and its workers: a JSON object, and tensors as raw bytes. Nothing in them is executed."""
 
 import json
 from collections.abc import Mapping
@@ -14,11 +14,11 @@ from openinfer.tensor import any_array
 
 WorkerMessage = dict[str, Any]
 NamedArrays = Mapping[str, Any]
-"""Arrays by name, and what NumPy makes arrays of."""
+"""Arrays by name, or values that NumPy converts to arrays."""
 
 
 def send(connection: "Connection[Any, Any]", message: Mapping[str, Any], tensors: NamedArrays | None = None) -> None:
-    """Send an object, and tensors behind it."""
+    """Send an object, followed by tensors."""
     arrays = {name: _sendable(name, one) for name, one in (tensors or {}).items()}
     kinds = [[name, one.dtype.name, list(one.shape)] for name, one in arrays.items()]
     connection.send_bytes(json.dumps({**message, "tensors": kinds}).encode())
@@ -28,7 +28,7 @@ def send(connection: "Connection[Any, Any]", message: Mapping[str, Any], tensors
 
 
 def _sendable(name: str, value: Any) -> Array:
-    """A value as an array of numbers, its elements one after the other; nothing else travels."""
+    """A value as a contiguous array of numbers; nothing else can be sent."""
     array = any_array(value)
     if array.dtype.kind not in "biuf" and not hasattr(ml_dtypes, array.dtype.name):
         message = f"the value of {name!r} is an array of {array.dtype}, which no tensor is"
@@ -37,7 +37,7 @@ def _sendable(name: str, value: Any) -> Array:
 
 
 def received(connection: "Connection[Any, Any]") -> tuple[WorkerMessage, dict[str, Array]]:
-    """The next object and its tensors; ``EOFError`` or ``OSError`` where the other side is gone."""
+    """Receive the next object and its tensors; ``EOFError`` or ``OSError`` if the other side is gone."""
     message: WorkerMessage = json.loads(connection.recv_bytes())
     tensors: dict[str, Array] = {}
     for name, kind, shape in message.pop("tensors"):
@@ -58,5 +58,5 @@ def told_error(error: OpenInferError) -> list[dict[str, str | None]]:
 
 
 def heard_error(told: list[dict[str, str | None]]) -> ExecutionError:
-    """The error that the other side has told."""
+    """The error that the other side has reported."""
     return ExecutionError(*(Diagnostic(Code(str(one["code"])), str(one["message"]), None, one["help"]) for one in told))

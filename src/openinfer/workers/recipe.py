@@ -1,4 +1,4 @@
-"""What a module is made of, as plain values that can be handed to another process."""
+"""How a module is built, as plain values that can be passed to another process."""
 
 import os
 from collections.abc import Mapping
@@ -22,10 +22,9 @@ from openinfer.synth.targets.target import Passes
 
 @dataclass(frozen=True)
 class Recipe:
-    """A graph and its model in files, and how they are compiled.
+    """The files of a graph and its model, and how they are compiled.
 
-    ``device`` is ``host`` for the processor of the machine that compiles, the name of a device, or a file that
-    describes one.
+    ``device`` is ``host`` for the processor of the compiling machine, the name of a device, or a device file.
     """
 
     graph: str
@@ -36,7 +35,7 @@ class Recipe:
     weights: WeightMemory = WeightMemory.HELD
 
     def arch(self) -> DeviceArch:
-        """The device."""
+        """The description of the device."""
         if self.device.lower().endswith(".json"):
             return DeviceArch.load(self.device)
         return DeviceArch.detect() if self.device == "host" else arch_of(self.device)
@@ -54,21 +53,21 @@ class Recipe:
         )
 
     def built(self, plan: Plan) -> CompiledModule:
-        """A plan of this recipe, compiled and loaded into this process."""
+        """Compile a plan of this recipe and load it into this process."""
         return plan.build(plan.arch.toolchain.cc or "gcc", weights=self.weights)
 
     def traced(self, plan: Plan, module: CompiledModule, most_events: int) -> TracedModule:
-        """A module that records its steps, beside one of the same plan and with its weights."""
+        """A recording variant of a module of the same plan; shares its weights."""
         if isinstance(module, CircuitModule):
             message = "a circuit does not say what its nodes do: there are no traces of it"
             raise GraphError(Diagnostic(Code.NOT_SYNTHESIZED, message, None, "trace the simulator, or C"))
         return traced_like(module, plan.arch.toolchain.cc or "gcc", FLAGS, most_events)
 
     def facts(self) -> dict[str, Any]:
-        """As plain values."""
+        """The recipe as plain values."""
         return {**asdict(self), "sizes": dict(self.sizes), "weights": str(self.weights)}
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> "Recipe":
-        """What ``facts`` said."""
+        """The recipe with the given ``facts``."""
         return cls(**{**facts, "weights": WeightMemory(facts["weights"])})

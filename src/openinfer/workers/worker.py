@@ -1,4 +1,4 @@
-"""Workers as the process that starts them sees them: modules that can be lost, and come back without their states."""
+"""Workers, as seen by the process that starts them: their modules can be lost, and come back without their states."""
 
 import os
 import signal
@@ -18,13 +18,13 @@ from openinfer.workers.framing import NamedArrays, WorkerMessage, heard_error, r
 from openinfer.workers.recipe import Recipe
 
 _GRACE = 10.0
-"""Seconds for a worker to end once it has been told."""
+"""Seconds that a worker has to end when it is closed."""
 _BEGINNINGS = ("reset", "load")
-"""What gives a module a state, whatever it had before."""
+"""Commands that give a module a state, whatever it had before."""
 
 
 def worker_lost(status: int | None) -> ExecutionError:
-    """The error of whoever was waiting for a worker that has ended."""
+    """The error of a call whose worker has ended."""
     how = "" if status is None else f" (signal {-status})" if status < 0 else f" (status {status})"
     message = f"the process that ran the step has ended{how}"
     advice = "send it again: another process takes its place; a state is the one that was saved last"
@@ -32,7 +32,7 @@ def worker_lost(status: int | None) -> ExecutionError:
 
 
 class Worker:
-    """A process with modules of one recipe; one that is lost is started again when the next call needs it."""
+    """A process with modules of one recipe; a lost process is restarted by the next call."""
 
     def __init__(self, recipe: Recipe, after_loss: Callable[[int], None] = lambda _pid: None) -> None:
         self._recipe = recipe
@@ -42,30 +42,30 @@ class Worker:
         self._connection: Connection[Any, Any] | None = None
         self._is_closed = False
         self.generation = 0
-        """How many processes there have been: modules of earlier ones are gone."""
+        """The number of processes so far: modules of earlier ones are gone."""
         self.memory_bytes = 0
-        """What a module takes of memory: its state, and what a step works in."""
+        """The memory of a module: its state and the working memory of a step."""
         self.has_states = False
-        """Whether modules have persistent memory, which is lost with their process."""
+        """Whether modules have persistent memory, which is lost with the process."""
         self._start()
 
     @property
     def pid(self) -> int | None:
-        """The process, while there is one."""
+        """The id of the process, while there is one."""
         return None if self._process is None else self._process.pid
 
     @property
     def is_alive(self) -> bool:
-        """Whether the process runs."""
+        """Whether the process is running."""
         return self._process is not None and self._process.poll() is None
 
     def ready(self) -> None:
-        """Wait until the recipe is built; the error if it cannot be."""
+        """Wait until the recipe is built; an error if that fails."""
         with self._calls:
             self._require_process()
 
     def _start(self) -> None:
-        """Start a process and tell it what to build; it is not waited for."""
+        """Start a process and send it the recipe to build, without waiting for it."""
         ours, theirs = socket.socketpair()
         with theirs:
             descriptor = theirs.fileno()
@@ -74,7 +74,7 @@ class Worker:
         self._connection = Connection(ours.detach())
         self.generation += 1
         self._is_built = False
-        with suppress(OSError):  # if it is gone already, the answer says so
+        with suppress(OSError):  # if the process is already gone, receiving its answer fails
             send(self._connection, {"do": "build", "recipe": self._recipe.facts()})
 
     def _require_process(self) -> None:
@@ -84,14 +84,14 @@ class Worker:
             self._end()
             self._start()
         if not self._is_built:
-            facts = self._heard()[0]
+            facts = self._receive()[0]
             self.memory_bytes, self.has_states = int(facts["memory_bytes"]), bool(facts["has_states"])
             self._is_built = True
 
     def ask(self, message: WorkerMessage, tensors: NamedArrays | None = None, generation: int | None = None) -> Any:
-        """The answer to a message: what it says, and its tensors.
+        """Send a message; returns the answer and its tensors.
 
-        An error where it has ended: before, if ``generation`` is not that of its process any more, or meanwhile.
+        An error if the process ends meanwhile, or has ended before, that is, is not of the given ``generation``.
         """
         with self._calls:
             if generation is not None and (generation != self.generation or not self.is_alive):
@@ -102,9 +102,9 @@ class Worker:
                 send(self._connection, message, tensors)
             except OSError:
                 raise self._lost() from None
-            return self._heard()
+            return self._receive()
 
-    def _heard(self) -> tuple[WorkerMessage, dict[str, Array]]:
+    def _receive(self) -> tuple[WorkerMessage, dict[str, Array]]:
         assert self._connection is not None
         try:
             answer, tensors = received(self._connection)
@@ -122,14 +122,14 @@ class Worker:
         return worker_lost(status)
 
     def _end(self) -> int | None:
-        """End the process, which may have ended by itself; how it did."""
+        """End the process, if it has not ended by itself; returns its exit status."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
         if self._process is None:
             return None
         try:
-            self._process.wait(0.2)  # it may be on its way out, for a reason of its own
+            self._process.wait(0.2)  # it may already be exiting by itself
         except subprocess.TimeoutExpired:
             self._process.kill()
         status = self._process.wait()
@@ -137,13 +137,13 @@ class Worker:
         return status
 
     def interrupt(self) -> None:
-        """End the step that runs, at the next iteration of one of the graph's loops."""
+        """End the running step, at the next iteration of one of the graph's loops."""
         if self._process is not None and self._is_built:
             with suppress(OSError):
                 self._process.send_signal(signal.SIGUSR1)
 
     def close(self) -> None:
-        """End the process once it has answered what it was asked."""
+        """End the process once it has answered the pending call."""
         self._is_closed = True
         if not self._calls.acquire(timeout=_GRACE) and self._process is not None:
             self._process.kill()
@@ -153,7 +153,7 @@ class Worker:
 
 
 class WorkerGroup:
-    """Workers of the same recipe, whose modules are divided among them in turn."""
+    """Workers of the same recipe, which get modules in round-robin order."""
 
     def __init__(self, recipe: Recipe, size: int, after_loss: Callable[[int], None] = lambda _pid: None) -> None:
         self.workers = [Worker(recipe, after_loss) for _ in range(size)]
@@ -166,7 +166,7 @@ class WorkerGroup:
             raise
 
     def module(self) -> "WorkerModule":
-        """A further module, on the next worker."""
+        """Another module, on the next worker."""
         return WorkerModule(self, self.workers[next(self._turns) % len(self.workers)])
 
     def close(self) -> None:
@@ -176,10 +176,10 @@ class WorkerGroup:
 
 
 class WorkerModule:
-    """A module of a worker, with the verbs of a compiled one.
+    """A module of a worker, with the interface of a compiled one.
 
-    When its process ends, what it was doing is error E910. Another process takes its place at the next call; a module
-    with persistent memory must be reset or given a state first.
+    If its process ends, the pending call fails with E910. The next call starts another process; a module with
+    persistent memory must be reset or given a state first.
     """
 
     def __init__(self, group: WorkerGroup, worker: Worker) -> None:
@@ -193,16 +193,16 @@ class WorkerModule:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the process that had its state has ended."""
+        """Whether the process that held its state has ended."""
         return self._generation != self._worker.generation or not self._worker.is_alive
 
     @property
     def memory_bytes(self) -> int:
-        """What a module takes of memory: its state, and what a step works in."""
+        """The memory of a module: its state and the working memory of a step."""
         return self._worker.memory_bytes
 
     def another(self) -> "WorkerModule":
-        """A further module of the same recipe."""
+        """Another module of the same recipe."""
         return self._group.module()
 
     def _ask(self, command: Mapping[str, Any], tensors: NamedArrays | None = None) -> dict[str, Array]:
@@ -215,11 +215,11 @@ class WorkerModule:
         return found
 
     def __call__(self, inputs: NamedArrays) -> dict[str, Array]:
-        """The outputs of a step."""
+        """Run a step and return its outputs."""
         return self._ask({"do": "step"}, inputs)
 
     def reset(self) -> None:
-        """Put persistent memory back to its initial values."""
+        """Reset persistent memory to its initial values."""
         self._ask({"do": "reset"})
 
     def save_state(self, path: str | os.PathLike[str]) -> None:
@@ -227,9 +227,9 @@ class WorkerModule:
         self._ask({"do": "save", "path": os.fspath(path)})
 
     def load_state(self, path: str | os.PathLike[str]) -> None:
-        """Put back what was saved."""
+        """Restore persistent memory from a file."""
         self._ask({"do": "load", "path": os.fspath(path)})
 
     def interrupt(self) -> None:
-        """End the step that its worker runs; only one runs there at a time."""
+        """End the step that its worker is running; a worker runs one step at a time."""
         self._worker.interrupt()
