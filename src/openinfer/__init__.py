@@ -99,7 +99,7 @@ _PACKAGES = (
     *("check", "device", "dtypes", "errors", "importing", "ir", "lang", "loops", "oinf", "ops", "quantizing", "sim"),
     *("synth", "tensor"),
 )
-"""Packages that are loaded on first use: ``import openinfer; openinfer.oinf.save_file(...)``."""
+"""Subpackages that are loaded on first use: ``import openinfer; openinfer.oinf.save_file(...)``."""
 
 __all__ = [
     "DTYPES",

@@ -1,4 +1,4 @@
-"""Where the simulator finds devices that compute for it, without knowing who writes code for them."""
+"""Registers the module that provides simulator backends, so that the simulator need not know it."""
 
 from importlib import import_module
 from typing import Any
@@ -7,10 +7,10 @@ _HOME: list[str] = []
 
 
 def register(module: str) -> None:
-    """Name the module whose ``backend_for(device)`` makes backends; it is imported when one is first asked for."""
+    """Register the module whose ``backend_for(device)`` creates backends; it is imported on first use."""
     _HOME[:] = [module]
 
 
 def registered(device: object) -> Any:
-    """The backend of a device; None where nothing computes on it."""
+    """The backend of a device; None if nothing can compute on it."""
     return import_module(_HOME[0]).backend_for(device) if _HOME else None

@@ -1,4 +1,4 @@
-"""Making many objects at once without the garbage collector looking at them all the time."""
+"""Pauses the garbage collector while many objects are created at once."""
 
 import gc
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def collection_paused() -> Iterator[None]:
-    """Nothing that reading a file or a graph makes is garbage until it ends; searching it meanwhile costs much time.
+    """Pause garbage collection: nothing created while a file or graph is read is garbage, and searching it is slow.
 
     >>> with collection_paused():
     ...     gc.isenabled()

@@ -14,14 +14,14 @@ from openinfer.errors import Code, Diagnostic, TensorError, counted
 TensorIndex = int | np.integer[Any] | slice | EllipsisType
 MAX_DIMS = 16
 MAX_BYTES = 1 << 47
-"""More than a process on any 64-bit machine of today can address."""
+"""The maximum size of a tensor: more than a process on any current 64-bit machine can address."""
 
 
 class Tensor:
-    """A typed view of raw bytes.
+    """A typed, strided view of raw bytes. Elements of packed types stay packed.
 
-    ``strides`` and ``offset`` count elements, so that they mean the same for packed types, where an element need not
-    start on a byte.
+    ``strides`` and ``offset`` count elements, not bytes, because an element of a packed type need not start on a byte
+    boundary. Indexing returns views that share storage; ``to_numpy`` returns the elements as an array.
 
     >>> tensor = Tensor.from_numpy(np.arange(-3, 3).reshape(2, 3), "i4")
     >>> tensor
@@ -50,10 +50,10 @@ class Tensor:
 
     @classmethod
     def from_numpy(cls, values: npt.ArrayLike, dtype: str | DType | None = None) -> Self:
-        """A tensor of these values.
+        """Create a tensor from array-like values.
 
         Without a dtype, the array's own type decides (floats in plain Python lists become f32). With one, floats are
-        rounded to nearest even and integers must fit. An array that already has the right type and layout is not
+        rounded to nearest even, and integers must fit. An array that already has the right type and layout is not
         copied.
         """
         array = as_array(values) if dtype is None else any_array(values)
@@ -78,7 +78,7 @@ class Tensor:
 
     @classmethod
     def zeros(cls, dtype: str | DType, shape: tuple[int, ...]) -> Self:
-        """A tensor whose stored bits are all zero (so t1, which has no zero, holds -1).
+        """A tensor whose stored bits are all zero; t1, which has no zero, then holds -1.
 
         >>> Tensor.zeros("u2", (3,))
         Tensor(u2[3], [0, 0, 0])
@@ -99,17 +99,17 @@ class Tensor:
 
     @property
     def nbytes(self) -> int:
-        """The bytes the elements occupy when stored without gaps."""
+        """The number of bytes that the elements occupy when stored without gaps."""
         return self.dtype.nbytes(self.size)
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """For each axis, how many elements lie between neighbours."""
+        """For each axis, the distance between adjacent elements, counted in elements."""
         return row_major(self.shape) if self._strides is None else self._strides
 
     @property
     def is_contiguous(self) -> bool:
-        """Whether the elements follow one another in row-major order."""
+        """Whether the elements are contiguous in row-major order."""
         return (
             self._strides is None
             or self.size == 0
@@ -120,7 +120,7 @@ class Tensor:
         )
 
     def to_numpy(self) -> Array:
-        """The elements as an array of ``dtype.array``: a view of storage, or unpacked when the type is packed."""
+        """The elements as an array of ``dtype.array``: a view of storage, or an unpacked copy if the type is packed."""
         if self.dtype.is_packed:
             return self._unpacked()
         itemsize = self.dtype.array.itemsize
@@ -142,18 +142,18 @@ class Tensor:
         return np.ndarray(self.shape, elements.dtype, elements, (self.offset - first) * elements.itemsize, steps)
 
     def raw(self) -> npt.NDArray[np.uint8]:
-        """The stored bytes of the elements in row-major order, as they appear in a file."""
+        """The stored bytes of the elements in row-major order, as in a file."""
         if self.is_contiguous and self.offset * self.dtype.bits % 8 == 0:
             start = self.offset * self.dtype.bits // 8
             stored = self.storage[start : start + self.nbytes]
             used = self.size * self.dtype.bits % 8
-            if not used or not int(stored[-1]) >> used:  # else a neighbour's bits share the last byte
+            if not used or not int(stored[-1]) >> used:  # else adjacent elements have bits in the last byte
                 return stored
         elements = np.ascontiguousarray(self.to_numpy())
         return pack(elements, self.dtype) if self.dtype.is_packed else elements.reshape(-1).view(np.uint8)
 
     def __getitem__(self, key: TensorIndex | tuple[TensorIndex, ...]) -> "Tensor":
-        """A view that shares storage: integers, slices and ``...`` as in NumPy."""
+        """A view that shares storage, selected by integers, slices and ``...`` as in NumPy."""
         keys = list(key) if isinstance(key, tuple) else [key]
         at = next((at for at, index in enumerate(keys) if index is Ellipsis), None)
         if at is not None:
@@ -204,11 +204,11 @@ class Tensor:
         return np.array(self.to_numpy(), dtype=dtype, copy=copy)
 
     def __dlpack__(self, **options: Any) -> Any:
-        """Share the elements with another library; packed types, bf16 and f8 have no DLPack form in NumPy."""
+        """Share the elements through DLPack; NumPy has no DLPack form of packed types, bf16 and f8."""
         if self.dtype.is_packed:
             raise self._no_dlpack("its elements have no bytes of their own")
         if any(stride < 0 and extent > 1 for stride, extent in zip(self.strides, self.shape, strict=True)):
-            # PyTorch ends the process when it meets one.
+            # PyTorch aborts the process on negative strides.
             raise self._no_dlpack("its strides are negative")
         try:
             return self.to_numpy().__dlpack__(**options)
@@ -228,7 +228,7 @@ class Tensor:
         return (1, 0)
 
     def type_text(self) -> str:
-        """The type as the language writes it.
+        """The type in the syntax of the graph language.
 
         >>> Tensor.zeros("f32", (2, 3)).type_text()
         'f32[2, 3]'
@@ -236,7 +236,7 @@ class Tensor:
         return f"{self.dtype.name}[{', '.join(map(str, self.shape))}]"
 
     def _head(self, count: int) -> Array:
-        """The first elements in row-major order; the rest stays packed."""
+        """The first elements in row-major order, unpacking only those."""
         needed = [
             min(extent, -(-count // max(1, prod(self.shape[axis + 1 :])))) for axis, extent in enumerate(self.shape)
         ]
@@ -261,7 +261,7 @@ def _require_shape(dtype: DType, shape: tuple[int, ...]) -> None:
 
 
 def storage_bytes(dtype: DType, shape: tuple[int, ...]) -> int | None:
-    """The bytes of a tensor, or None when the shape is beyond what any machine can hold.
+    """The storage size of a tensor in bytes; None if no machine could hold a tensor of this shape.
 
     A zero extent does not hide the others: ``[2**40, 2**40, 0]`` is refused too.
 
@@ -269,7 +269,7 @@ def storage_bytes(dtype: DType, shape: tuple[int, ...]) -> int | None:
     8
     """
     count, most = prod(shape), 8 * MAX_BYTES
-    # Small shapes are recognized first: for symbolic extents, whether one of them is zero is a question of its own.
+    # Check small shapes first, so that symbolic extents need not be tested for zero.
     is_large = prod(extent + 1 for extent in shape) * dtype.bits > most
     if is_large and (count or prod(extent or 1 for extent in shape)) * dtype.bits > most:
         return None
@@ -277,7 +277,7 @@ def storage_bytes(dtype: DType, shape: tuple[int, ...]) -> int | None:
 
 
 def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Strides, in elements, of an array stored row by row.
+    """The row-major strides of a contiguous array, in elements.
 
     >>> row_major((2, 3, 4))
     (12, 4, 1)
@@ -291,7 +291,7 @@ def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def as_array(values: npt.ArrayLike) -> Array:
-    """Anything array-like as an array; floats in plain Python data become f32.
+    """Convert anything array-like to an array; floats in plain Python data become f32.
 
     >>> as_array([1.5, 2]).dtype
     dtype('float32')
@@ -305,7 +305,7 @@ def as_array(values: npt.ArrayLike) -> Array:
 
 
 def any_array(values: npt.ArrayLike) -> Array:
-    """Anything array-like as the array that NumPy makes of it; integers of 64 bits without a sign stay integers."""
+    """Convert anything array-like to an array as NumPy does, but keep unsigned 64-bit integers as integers."""
     if isinstance(values, np.ma.MaskedArray):
         raise TensorError(
             Diagnostic(
@@ -317,14 +317,14 @@ def any_array(values: npt.ArrayLike) -> Array:
     try:
         array = np.asarray(values)
     except (ValueError, TypeError, OverflowError, RuntimeError) as error:
-        # PyTorch's tensors that need a gradient are a RuntimeError.
+        # PyTorch raises RuntimeError for tensors that require a gradient.
         raise TensorError(Diagnostic(Code.BAD_SHAPE, f"these values do not form an array: {error}")) from error
     is_large = array.dtype == np.float64 and np.any(np.abs(array) >= 2.0**63)
     return _large_integers(values, array) if is_large and not hasattr(values, "__array__") else array
 
 
 def _large_integers(values: npt.ArrayLike, array: Array) -> Array:
-    """Plain Python integers that NumPy made f64 because some need 64 bits without a sign, as u64."""
+    """Convert plain Python integers to u64 if NumPy made them f64 because some need 64 unsigned bits."""
     leaves = np.asarray(values, dtype=object)
     if not all(isinstance(leaf, int) for leaf in leaves.reshape(-1)):
         return array
@@ -334,7 +334,7 @@ def _large_integers(values: npt.ArrayLike, array: Array) -> Array:
 
 
 def _python_floats(array: Array) -> npt.NDArray[np.float32]:
-    """Plain Python numbers that NumPy made f64, as f32, refusing what would change beyond rounding."""
+    """Convert plain Python numbers that NumPy made f64 to f32, refusing values that would overflow."""
     with np.errstate(over="ignore"):
         single = array.astype(np.float32)
     lost = np.isinf(single) & np.isfinite(array)

@@ -1,6 +1,6 @@
 """The types of operands: variables, entries and slices of tables, tensors of the model.
 
-A slice whose length depends on values that only a running step knows has an unknown extent.
+A slice whose length depends on values known only at run time has an unknown extent.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ PartialShape = tuple[int | None, ...]
 
 @dataclass(frozen=True)
 class AccessType:
-    """The type of an operand; extents that are known only while running are None.
+    """The type of an operand; extents that are known only at run time are None.
 
     >>> from openinfer.dtypes import dtype_of
     >>> str(AccessType(dtype_of("f16"), (None, 4)))
@@ -35,7 +35,7 @@ class AccessType:
 
     @cached_property
     def known(self) -> TensorType | None:
-        """The complete type, or None where an extent is unknown."""
+        """The complete type; None if an extent is unknown."""
         shape = tuple(extent for extent in self.shape if extent is not None)
         return TensorType(self.dtype, shape, self.quant, self.dims) if len(shape) == len(self.shape) else None
 
@@ -46,7 +46,7 @@ class AccessType:
         return f"{self.dtype.name}[{', '.join('?' if extent is None else str(extent) for extent in self.shape)}]"
 
     def agrees_with(self, other: "AccessType") -> bool:
-        """Whether both can be the same type: unknown extents agree with everything."""
+        """Whether both can be the same type; an unknown extent agrees with any extent."""
         return (
             self.dtype is other.dtype
             and len(self.shape) == len(other.shape)
@@ -55,11 +55,11 @@ class AccessType:
 
 
 StaticValue = Callable[[str], int | None]
-"""The value of a name that is the same whenever the node runs, or None."""
+"""The value of a name that is the same whenever the node runs; None if it is not."""
 
 
 def access_type(access: Access, variable: BoundVar, shape: Shape, static: StaticValue) -> AccessType:
-    """The type of what an access names; ``shape`` is the variable's (or its entry's) at the sizes of the moment."""
+    """The type of an access; ``shape`` is that of the variable (or its entry) at the current sizes."""
     whole = AccessType(variable.dtype, shape, variable.quant, tuple(map(str, variable.dims or ())))
     decl = variable.decl
     if not access.bracketed or (decl is not None and decl.pattern is not None):
@@ -76,7 +76,7 @@ def access_type(access: Access, variable: BoundVar, shape: Shape, static: Static
 
 
 def part_quant(access: Access, quant: QuantParams | None) -> QuantParams | None:
-    """How a part of a quantized tensor is quantized: per channel only where the part has all channels."""
+    """How a slice of a quantized tensor is quantized: per channel only if it has all channels."""
     if quant is None or not access.indices or quant.scale.axis is None:
         return quant
     if cuts_channels(access, quant):
@@ -89,7 +89,7 @@ def part_quant(access: Access, quant: QuantParams | None) -> QuantParams | None:
 
 
 def cuts_channels(access: Access, quant: QuantParams | None) -> bool:
-    """Whether brackets leave out channels of a tensor that is quantized per channel, or anything of one in groups."""
+    """Whether brackets drop channels of a tensor quantized per channel, or any part of one quantized in groups."""
     axis = None if quant is None else quant.scale.axis
     if quant is not None and quant.scale.group is not None:
         return any(index != Slice() for index in access.indices)
@@ -97,12 +97,12 @@ def cuts_channels(access: Access, quant: QuantParams | None) -> bool:
 
 
 def access_rank(access: Access, variable: BoundVar) -> int:
-    """How many dimensions an access has."""
+    """The rank of an access."""
     return len(access_type(access, variable, variable.shape, lambda _name: None).shape)
 
 
 def _sliced(access: Access, shape: Shape, static: StaticValue) -> PartialShape:
-    """A plain tensor: single indices take an axis away, slices keep a part of it."""
+    """The shape of an access to a plain tensor: single indices remove an axis, slices keep part of it."""
     if not access.indices:
         return shape
     pairs = zip(access.indices, shape, strict=True)
@@ -131,7 +131,7 @@ def _auto_dim(access: Access, variable: BoundVar, shape: Shape, static: StaticVa
 
 
 def _length(index: Slice, extent: int | None, static: StaticValue) -> int | None:
-    """How many indices a slice has, where that is the same whenever the node runs."""
+    """The length of a slice, if it is the same whenever the node runs."""
     if extent is None:
         if index.end is None:
             return None
@@ -143,13 +143,13 @@ def _length(index: Slice, extent: int | None, static: StaticValue) -> int | None
     last = extent if index.end is None else static_value(index.end, static)
     if first is None or last is None:
         return _distance(index, static)
-    # An end that is given and not negative is not cut to the extent: where it is beyond, the run refuses it.
+    # A given nonnegative end is not clamped to the extent: the run refuses one that exceeds it.
     first, last = (larger(end + extent, 0) if end < 0 else end for end in (first, last))
     return larger(last - first, 0)
 
 
 def _distance(index: Slice, static: StaticValue) -> int | None:
-    """How far apart the ends of a slice are. Ends below zero count from the extent: the run looks again."""
+    """The distance between the ends of a slice. Ends below zero count from the extent, so the run checks again."""
     if index.end is None:
         return None
     distance = difference(index.end, index.start or Num(0), static)
@@ -157,7 +157,7 @@ def _distance(index: Slice, static: StaticValue) -> int | None:
 
 
 def static_value(expr: Expr, static: StaticValue) -> int | None:
-    """The value of an expression all of whose names are static."""
+    """The value of an expression whose names are all static."""
     values = {name: static(name) for name in names(expr)}
     settled = {name: value for name, value in values.items() if value is not None}
     if len(settled) < len(values):
@@ -169,7 +169,7 @@ def static_value(expr: Expr, static: StaticValue) -> int | None:
 
 
 def difference(end: Expr, start: Expr, static: StaticValue) -> int | None:
-    """``end - start`` where the names that are not static cancel out.
+    """``end - start`` if the names that are not static cancel out; None otherwise.
 
     >>> difference(BinaryExpr("+", Ref("step"), Num(1)), Ref("step"), lambda name: None)
     1

@@ -1,4 +1,4 @@
-"""Binding a graph to a model: one readable sequence of stages, each adding to one list of problems."""
+"""Binds a graph to a model: one readable sequence of stages, all adding to one list of problems."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -24,7 +24,7 @@ from openinfer.oinf.model import ModelLoader
 
 @dataclass(frozen=True)
 class Binding:
-    """The outcome of a check: the bound graph where there are no errors, and all that was found."""
+    """The outcome of a check: the bound graph, if there are no errors, and all problems."""
 
     bound: BoundGraph | None
     problems: tuple[Diagnostic, ...]
@@ -33,7 +33,7 @@ class Binding:
 def bind(
     graph: Graph, model: ModelLoader | None = None, sizes: Mapping[str, int] | None = None, *, strict: bool = False
 ) -> BoundGraph:
-    """The graph with every size, link and type settled; all errors are raised together.
+    """Bind a graph to a model and sizes: every size, link and type is resolved. All errors are raised together.
 
     >>> from openinfer.lang import graph
     >>> bound = bind(graph("dynamic { x: f32[B]; } volatile { y: f32[B]; } block entry { op neg(x) >> y; return; }"),
@@ -50,7 +50,7 @@ def bind(
 def check(
     graph: Graph, model: ModelLoader | None = None, sizes: Mapping[str, int] | None = None, *, strict: bool = False
 ) -> Binding:
-    """Everything that is wrong with a graph for a model, warnings included."""
+    """All problems of a graph with a model, warnings included."""
     require_graph(graph)
     require_surroundings(model, sizes)
     problems = validate(graph, strict=strict)
@@ -61,14 +61,14 @@ def check(
 
 
 def require_graph(graph: object) -> None:
-    """Refuse anything but a graph, such as the text of one."""
+    """Refuse anything that is not a graph, such as the text of one."""
     if not isinstance(graph, Graph):
         message = f"expected a Graph, got {type(graph).__name__}"
         raise GraphError(Diagnostic(Code.BAD_SOURCE_FILE, message, None, "graph(text) or load_graph(path) makes one"))
 
 
 def require_surroundings(model: object, sizes: object) -> None:
-    """Refuse anything but a model and sizes, such as the path of a model."""
+    """Refuse anything that is not a model and sizes, such as the path of a model."""
     if not isinstance(model, ModelLoader | None):
         message = f"expected a model, got {type(model).__name__}"
         raise GraphError(Diagnostic(Code.NOT_A_MODEL_FILE, message, None, "ModelLoader.open(path) gives one"))
@@ -128,7 +128,7 @@ def _ordered(
 
 
 def _too_many(graph: Graph, variables: int) -> Diagnostic:
-    """Which block touches which variable, through others, would take too much memory."""
+    """Tracking which block touches which variable, through others, would take too much memory."""
     last = [*graph.blocks.values()][-1]
     message = (
         f"{counted(len(graph.blocks), 'block')} with {counted(variables, 'variable')}: what each of them touches"
@@ -138,12 +138,12 @@ def _too_many(graph: Graph, variables: int) -> Diagnostic:
 
 
 def _position(problem: Diagnostic) -> int:
-    """Problems come in the order of the text; those of documents stay in the order they were found."""
+    """The sort key of a problem: text order; problems of documents keep the order in which they were found."""
     return problem.span.start if isinstance(problem.span, Span) else -1
 
 
 def _elsewhere(graph: Graph, named: Named, effects: EffectsOf) -> Iterator[Diagnostic]:
-    """Problems that dynamic sizes have below their bounds."""
+    """Problems that only appear when dynamic sizes are below their bounds."""
     values = named.sizes.sample(_dimensions(graph))
     if values is None:
         return
@@ -157,14 +157,14 @@ def _elsewhere(graph: Graph, named: Named, effects: EffectsOf) -> Iterator[Diagn
 def _inferred(
     graph: Graph, named: Named, effects: EffectsOf, variables: Mapping[str, BoundVar], problems: Problems
 ) -> dict[str, BoundVar]:
-    """The temporaries whose types ops give, with shapes that say what they are below the bounds of dynamic sizes."""
+    """The temporaries whose types ops infer, with shapes that are symbolic in the dynamic sizes."""
     untyped = [variable for variable in variables.values() if variable.dims is None]
     if not untyped or not named.sizes.bounds:
         return {}
     sizes = {name: Dim(bound, Ref(name)) for name, bound in named.sizes.bounds.items()}
     others = Problems()
     found = Typing(graph, named.elsewhere(sizes), effects, others).run().vars
-    # What does not fit has been found with numbers; an extent can also be too long to be written down.
+    # Mismatches have been found with numbers already; symbolically, an extent can also be too long to write down.
     problems.found += [problem for problem in others.found if problem.code is Code.TOO_DEEP]
     return {
         one.name: replace(one, shape=found[one.name].shape, is_dynamic=any(map(is_symbolic, found[one.name].shape)))

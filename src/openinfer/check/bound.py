@@ -1,4 +1,4 @@
-"""What a graph is once a model and sizes are known: every variable linked, every node typed."""
+"""A graph bound to a model and sizes: every variable linked, every node typed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ class FromModel:
 
 @dataclass(frozen=True, slots=True)
 class FromInit:
-    """Every element has the declared initial value; None is zero."""
+    """Every element has the declared initial value, or zero if it is None."""
 
     value: InitValue | None
 
@@ -37,7 +37,7 @@ class FromCaller:
 
 @dataclass(frozen=True, slots=True)
 class FromPattern:
-    """Each entry is the model tensor that the pattern spells."""
+    """Each entry is the model tensor whose name the pattern gives."""
 
     pattern: str
 
@@ -47,11 +47,11 @@ Origin = FromModel | FromInit | FromCaller | FromPattern
 
 @dataclass(frozen=True)
 class BoundVar:
-    """A variable, declared or temporary, with its type and where its value comes from.
+    """A variable, declared or temporary, with its type and the origin of its value.
 
-    ``shape`` is that of the variable, or of one entry where it is a table, with dynamic sizes at their bounds. ``dims``
-    is None for ``t = op``, whose dimensions are not declared: its ``shape`` remembers how dynamic sizes give it, as
-    ``loops.dim`` says. ``fixed`` bounds the indices of a table.
+    ``shape`` is that of the variable, or of one entry of a table, with dynamic sizes at their bounds. ``dims`` is None
+    for ``t = op``, whose dimensions are not declared: its ``shape`` is symbolic in the dynamic sizes, as in
+    ``loops.dim``. ``fixed`` bounds the indices of a table.
     """
 
     name: str
@@ -68,57 +68,57 @@ class BoundVar:
 
     @property
     def is_temporary(self) -> bool:
-        """Whether the variable is assigned in a block rather than declared in a section."""
+        """Whether the variable is assigned in a block, rather than declared in a section."""
         return self.decl is None
 
     @property
     def is_table(self) -> bool:
-        """Whether the variable is a cache table or an auto-dim matrix, which live in storage of their own."""
+        """Whether the variable is a cache table or an auto-dim matrix, which have their own storage."""
         return self.decl is not None and (self.decl.table or bool(self.decl.auto_dim))
 
     @property
     def type(self) -> TensorType:
-        """The type, with the dimensions as the source spells them."""
+        """The type, with dimensions as in the source."""
         return TensorType(self.dtype, self.shape, self.quant, tuple(map(str, self.dims or ())))
 
 
 @dataclass(frozen=True)
 class BoundOp:
-    """An op node with its record, operands in the record's order, and the call at the bounds of dynamic sizes.
+    """An op node with its record, its operands in the record's order, and its call at the bounds of dynamic sizes.
 
-    ``call`` is None where the length of an operand is known only at run time; ``is_dynamic`` says that shapes or
-    parameters can differ from step to step.
+    ``call`` is None if the length of an operand is known only at run time. ``is_dynamic`` says that shapes or
+    parameters may differ from step to step.
     """
 
     record: OpRecord
     operands: tuple[Operand | None, ...]
     stored: tuple[DType | None, ...]
-    """The dtypes the operands have, whatever the call takes them for."""
+    """The dtypes that the operands are stored in, whatever the call treats them as."""
     call: Call | None
     is_dynamic: bool
 
 
 @dataclass(frozen=True)
 class BoundGraph:
-    """A graph that fits its model. ``sizes`` are settled; ``bounds`` are the largest values of dynamic ones."""
+    """A graph bound to its model. ``sizes`` are resolved; ``bounds`` are the maximum values of dynamic sizes."""
 
     graph: Graph
-    """The graph, with a block for each types that one with parameters is called with."""
+    """The graph, where a block with parameters has one copy for each combination of types it is called with."""
     source: Graph
-    """The graph as it was given."""
+    """The graph as given."""
     origins: Mapping[int, int]
-    """By the indices of nodes: for a copy of one, the node in the source."""
+    """For each node of a copied block, the index of the node in the source; keyed by node index."""
     model: ModelLoader | None
     sizes: Mapping[str, int]
     bounds: Mapping[str, int]
     vars: Mapping[str, BoundVar]
     ops: Mapping[int, BoundOp]
     effects: Mapping[int, Effects]
-    """What each node does itself."""
+    """The effects of each node itself."""
     reached: Reached
-    """What the blocks do, with all that they run."""
+    """The effects of each block, including all blocks that it runs."""
     constants: Mapping[str, Any]
-    """The values of scalar constants that parameters, indices and loop bounds use."""
+    """The values of scalar constants used in parameters, indices and loop bounds."""
     warnings: tuple[Diagnostic, ...] = ()
 
     def __repr__(self) -> str:
@@ -127,7 +127,7 @@ class BoundGraph:
 
     @property
     def output_names(self) -> list[str]:
-        """What entry returns; where it names nothing, every declared variable that a step writes and forgets."""
+        """The names that entry returns; if there are none, all declared variables that a step writes and discards."""
         last = self.graph.blocks["entry"].nodes[-1].kind
         if isinstance(last, Return) and last.vars:
             return list(dict.fromkeys(last.vars))
@@ -143,16 +143,16 @@ class BoundGraph:
 
     @cached_property
     def locals(self) -> frozenset[str]:
-        """The variables of blocks that are called, which every task has for itself."""
+        """The variables of blocks that are called; each task has its own."""
         return frozenset[str]().union(*(block.locals for block in self.graph.blocks.values()))
 
     def is_index(self, operand: Operand | None) -> bool:
-        """Whether an operand is the index of a loop: a name that no variable has."""
+        """Whether an operand is the index of a loop: a name that is not a variable."""
         return isinstance(operand, Access) and operand.base not in self.vars
 
 
 def interface(bound: BoundGraph) -> str:
-    """What goes into a step and what comes out, as reprs show it."""
+    """The inputs and outputs of a step, for reprs."""
     inputs = [f"{name}: {one.type}" for name, one in bound.vars.items() if one.kind is MemoryKind.DYNAMIC]
     outputs = [f"{name}: {bound.vars[name].type}" for name in bound.output_names]
     return f"{', '.join(inputs) or 'nothing'} -> {', '.join(outputs) or 'nothing'}"

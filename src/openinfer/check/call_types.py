@@ -1,4 +1,4 @@
-"""Calls of blocks, typed: arguments against parameters, results against what takes them."""
+"""Types calls of blocks: arguments against parameters, results against their targets."""
 
 from openinfer.check.access import AccessType
 from openinfer.check.bound import BoundVar, FromInit
@@ -28,7 +28,7 @@ from openinfer.ops import OpError
 
 
 class CallTypes:
-    """Types the parameters of blocks, and calls of them."""
+    """Types the parameters of blocks, and calls of blocks."""
 
     def __init__(self, named: Named, operands: OperandTypes, problems: Problems) -> None:
         self._named = named
@@ -36,7 +36,7 @@ class CallTypes:
         self._problems = problems
 
     def call(self, node: Node, kind: BlockCall, block: Block, loops: Around) -> None:
-        """A call of a block, all of whose parameters are tensors and indices."""
+        """Type a call of a block whose parameters are all tensors and indices."""
         assert block.params is not None
         for param, given in zip(block.params, kind.args, strict=True):
             span: GraphPlace | None = getattr(given, "span", None) or node.span
@@ -48,7 +48,7 @@ class CallTypes:
         self._results(node, kind, block, loops)
 
     def declare(self, param: BlockParam) -> None:
-        """A parameter that is a tensor becomes a variable."""
+        """Declare a tensor parameter as a variable."""
         assert param.dtype is not None
         require_rank(param.name, len(param.dims))
         shape = tuple(self._named.dimension(dim) for dim in param.dims)

@@ -1,7 +1,7 @@
-"""What runs at the same time must not touch the same variables, unless nothing writes them.
+"""Detects races: what runs concurrently must not touch the same variables, unless nothing writes them.
 
 A consumer runs from the yield that completes what it awaits to entry's first await of something it yields back, or to
-the end of the step; when all has been yielded again, it runs again. What it awaits it has as a copy of its own.
+the end of the step; when everything has been yielded again, it runs again. It has its own copy of what it awaits.
 """
 
 from bisect import bisect
@@ -16,7 +16,7 @@ from openinfer.ir import Assign, Await, Block, Graph, Node, Yield, walk
 from openinfer.ir.rules import awaited, is_consumer
 
 MOST_RACES = 100
-"""How many places that race are reported; there can be one for every pair of nodes."""
+"""The maximum number of races reported; there can be one for every pair of nodes."""
 
 
 @dataclass(frozen=True)
@@ -26,28 +26,28 @@ class _Consumer:
     block: Block
     start: int
     end: int
-    """Positions in entry between which it may run, exclusive of both hand-overs."""
+    """The hand-over positions in entry, both exclusive, between which it may run."""
     reach: Reach
     copies: int
-    """What it awaits, as bits."""
+    """The variables it awaits, as bits."""
 
     @property
     def first(self) -> Node:
-        """The ``await`` it begins with."""
+        """The ``await`` at its beginning."""
         return self.block.nodes[0]
 
     @property
     def shared(self) -> Reach:
-        """What it touches that is not its own copy."""
+        """What it touches, except its own copies."""
         return Reach(self.reach.reads & ~self.copies, self.reach.writes & ~self.copies)
 
     @property
     def copied(self) -> Reach:
-        """What it touches of its copies."""
+        """What it touches among its own copies."""
         return Reach(self.reach.reads & self.copies, self.reach.writes & self.copies)
 
     def clashes(self, other: "_Consumer") -> int:
-        """The variables that one writes and the other touches, and that are not copies for both."""
+        """The variables that one writes and the other touches, except those of which both have copies."""
         return _clashes(self.reach, other.reach) & ~(self.copies & other.copies)
 
 
@@ -56,14 +56,14 @@ def _clashes(one: Reach, other: Reach) -> int:
 
 
 class _Running:
-    """Intervals of positions, each with what is touched meanwhile, in a segment tree."""
+    """Intervals of positions, with the variables touched during each, in a segment tree."""
 
     def __init__(self, positions: int) -> None:
         self._size = max(positions, 1)
         self._reach: dict[int, Reach] = {}
 
     def add(self, first: int, last: int, reach: Reach) -> None:
-        """Something is touched from the first position to the last."""
+        """Add an interval, from the first position to the last, both inclusive."""
         begin, end = first + self._size, last + 1 + self._size
         while begin < end:
             if begin % 2:
@@ -75,7 +75,7 @@ class _Running:
             begin, end = begin // 2, end // 2
 
     def at(self, position: int) -> Reach:
-        """All that is touched at a position."""
+        """All variables touched at a position."""
         found, node = _NOTHING, position + self._size
         while node:
             found |= self._reach.get(node, _NOTHING)
@@ -87,7 +87,7 @@ _NOTHING = Reach()
 
 
 def concurrency_problems(graph: Graph, effects: EffectsOf, temporaries: Set[str]) -> list[Diagnostic]:
-    """Everything that could give two schedules different results."""
+    """All problems that could make the result depend on the schedule."""
     entry = graph.blocks["entry"]
     consumers = [block for block in graph.blocks.values() if is_consumer(block)]
     hand_overs = _hand_overs(entry, consumers)
@@ -103,11 +103,11 @@ def concurrency_problems(graph: Graph, effects: EffectsOf, temporaries: Set[str]
         *_two_writers(running, bits),
         *islice(_sharing(len(entry.nodes), running, bits), MOST_RACES),
     ]
-    return list(dict.fromkeys(found))  # what is wrong with every run of a consumer is said once
+    return list(dict.fromkeys(found))  # a problem of all runs of a consumer is reported once
 
 
 def _tables(graph: Graph, entry: Block) -> list[Diagnostic]:
-    """Tables handed over: there is no copy of one for each consumer."""
+    """Tables that are handed over: consumers cannot have copies of them."""
     found: list[Diagnostic] = []
     for node in entry.nodes:
         for name in node.kind.vars if isinstance(node.kind, Yield) else ():
@@ -120,12 +120,12 @@ def _tables(graph: Graph, entry: Block) -> list[Diagnostic]:
 
 @dataclass
 class _HandOvers:
-    """What entry's yields start and its awaits wait for in vain, in the order of its nodes."""
+    """What the yields of entry start, and which of its awaits come too early, in node order."""
 
     starts: dict[str, list[int]]
-    """Where each consumer starts: where all it awaits has been yielded, and where all has been yielded again."""
+    """Where each consumer starts: the positions where all that it awaits has been yielded, or yielded again."""
     late: list[Diagnostic]
-    """Awaits that come before a consumer can have started."""
+    """Awaits that come before the consumer can have started."""
 
 
 def _hand_overs(entry: Block, consumers: list[Block]) -> _HandOvers:
@@ -157,7 +157,7 @@ def _hand_overs(entry: Block, consumers: list[Block]) -> _HandOvers:
 def _running(
     entry: Block, consumers: list[Block], starts: Mapping[str, list[int]], effects: EffectsOf
 ) -> list[_Consumer]:
-    """Every run of a consumer: when it is, and what it does meanwhile."""
+    """Every run of a consumer, with its interval and what it touches."""
     waited: dict[str, list[int]] = {}
     for position, node in enumerate(entry.nodes):
         for name in node.kind.vars if isinstance(node.kind, Await) else ():
@@ -180,7 +180,7 @@ def _running(
 
 
 def _away(entry: Block, effects: EffectsOf) -> Iterator[Diagnostic]:
-    """Entry touching what it has yielded and not yet awaited; of what it touches in other blocks, the first."""
+    """Uses in entry of variables that it has yielded and not yet awaited; through other blocks, only the first."""
     away: set[str] = set()
     bits, away_bits = effects.reached.bits, 0
     for node in entry.nodes:
@@ -200,7 +200,7 @@ def _away(entry: Block, effects: EffectsOf) -> Iterator[Diagnostic]:
 
 
 def _unassigned(entry: Block, running: list[_Consumer], temporaries: Set[str], bits: NameBits) -> Iterator[Diagnostic]:
-    """Consumers that start before entry has assigned a temporary that they touch; the first one of each."""
+    """Consumers that start before entry has assigned a temporary that they use; only the first one of each."""
     assigned = [
         (position, inner.kind.name)
         for position, node in enumerate(entry.nodes)
@@ -219,7 +219,7 @@ def _unassigned(entry: Block, running: list[_Consumer], temporaries: Set[str], b
 
 
 def _races(entry: Block, running: list[_Consumer], effects: EffectsOf) -> Iterator[Diagnostic]:
-    """Entry and a consumer where one writes what the other touches while both run."""
+    """Races between entry and a consumer: one writes what the other touches while both run."""
     bits, active = effects.reached.bits, _Running(len(entry.nodes))
     for consumer in running:
         active.add(consumer.start + 1, consumer.end - 1, consumer.shared)
@@ -234,7 +234,7 @@ def _races(entry: Block, running: list[_Consumer], effects: EffectsOf) -> Iterat
 
 
 def _own_reach(node: Node, effects: EffectsOf) -> Reach:
-    """What entry does itself; an ``await`` gives it the values that come back."""
+    """What entry itself touches at a node; an ``await`` writes the variables that come back."""
     if isinstance(node.kind, Await):
         return Reach(writes=effects.reached.bits.of(node.kind.vars))
     return effects.reached.of(effects.nodes[node.index])
@@ -248,7 +248,7 @@ def _race(node: Node, name: str, consumer: _Consumer) -> Diagnostic:
 
 
 def _two_writers(running: list[_Consumer], bits: NameBits) -> Iterator[Diagnostic]:
-    """Consumers that write the same variable they both await."""
+    """Pairs of consumers that write the same variable, which both await."""
     writers: dict[str, dict[str, _Consumer]] = {}
     for consumer in running:
         for name in bits.each(consumer.copied.writes):
@@ -262,7 +262,7 @@ def _two_writers(running: list[_Consumer], bits: NameBits) -> Iterator[Diagnosti
 
 
 def _sharing(positions: int, running: Iterable[_Consumer], bits: NameBits) -> Iterator[Diagnostic]:
-    """Consumers that share a variable while both run, and one of them writes it; not where both have copies."""
+    """Races between consumers: one writes what the other touches while both run, unless both have copies."""
     shared, copied = _Running(positions), _Running(positions)
     earlier: list[_Consumer] = []
     for consumer in sorted(running, key=lambda one: (one.start, one.end)):

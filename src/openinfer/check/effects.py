@@ -1,4 +1,4 @@
-"""What nodes read and write, and which must therefore stay in order."""
+"""What nodes read and write, and the order that this imposes on them."""
 
 from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ _NONE = Effects()
 
 
 class EffectsOf:
-    """The effects of every node of a graph, and what its blocks reach."""
+    """The effects of every node of a graph, and of its blocks with all that they run."""
 
     def __init__(self, graph: Graph, variables: Set[str], *, follows_calls: bool = True) -> None:
         self._variables = variables
@@ -45,13 +45,13 @@ class EffectsOf:
         reached: dict[str, Reach] = {}
         self.reached = Reached(NameBits(variables), reached)
         self.callees_first = tuple(_callees_first(graph, follows_calls=follows_calls))
-        """The blocks, each after those that it runs."""
+        """The blocks, callees before callers."""
         self.callers = {name: node for node in reversed([*graph.walk()]) for name in blocks_run(node)}
         """For each block, the first node that runs it."""
         for name in self.callees_first:
             block = graph.blocks[name]
             found = self.reached.of(self._body(block.nodes, frozenset(block.indices)))
-            # What belongs to a block that is called, nothing else touches.
+            # Nothing else touches the variables of a block that is called.
             own = self.reached.bits.of(block.locals)
             reached[name] = Reach(found.reads & ~own, found.writes & ~own) if own else found
 
@@ -84,7 +84,7 @@ class EffectsOf:
             case BlockCall() if not self._follows_calls:
                 return own
             case Branch() | BlockCall():
-                # What indices read inside a block is that block's own affair.
+                # What indices read inside a block concerns only that block.
                 return own | Effects(calls=frozenset(blocks_run(node)))
             case _:
                 return own
@@ -94,7 +94,7 @@ class EffectsOf:
         return Effects(frozenset(found & self._variables))
 
     def _names(self, exprs: Iterable[Expr | None], indices: NameSet) -> Effects:
-        """The variables in index expressions; the index of a loop hides a variable of its name."""
+        """The variables in index expressions; the index of a loop shadows a variable of the same name."""
         found = {name for expr in exprs if expr is not None for name in names(expr)}
         used = frozenset((found & self._variables) - indices)
         return Effects(used, indexing=used) if used else _NONE
@@ -127,7 +127,7 @@ def _joined(*effects: Effects) -> Effects:
 
 
 def _callees_first(graph: Graph, *, follows_calls: bool) -> Iterator[str]:
-    """The blocks, each after those it runs; they do not call each other in cycles."""
+    """The blocks, callees before callers; there are no cycles."""
     called = {
         block.name: [
             name
@@ -156,9 +156,9 @@ class Dependency:
 
 
 def dependencies(bound: BoundGraph, block: Block) -> Iterator[Dependency]:
-    """Which nodes of a block must stay in order, and why: values, overwrites, barriers, ``dep``.
+    """The pairs of nodes in a block that must stay in order, with reasons: values, overwrites, barriers, ``dep``.
 
-    Nodes are compared with their siblings: those of a loop or scope among themselves, and the loop or scope as a whole
+    Nodes are compared with their siblings: those in a loop or scope with each other, and the loop or scope as a whole
     with the nodes around it.
     """
     bodies: list[tuple[Node, ...]] = [block.nodes, *(node.body for node in walk(block.nodes) if node.body)]
@@ -169,7 +169,7 @@ def dependencies(bound: BoundGraph, block: Block) -> Iterator[Dependency]:
 
 
 def _fenced(body: tuple[Node, ...]) -> Iterator[Dependency]:
-    """Nothing crosses a barrier, nor a node that runs other blocks or hands variables over."""
+    """Nodes do not move across a barrier, nor across a node that runs other blocks or hands variables over."""
     fence: tuple[int, Reason] | None = None
     since: list[int] = []
     for node in body:
@@ -186,7 +186,7 @@ def _fenced(body: tuple[Node, ...]) -> Iterator[Dependency]:
 
 
 def _fence(node: Node) -> Reason | None:
-    """Why nothing crosses a node, or a loop or scope with such a node in it."""
+    """Why nodes do not move across a node: it is, or contains, a barrier or a node that runs blocks or hands over."""
     inside = [own.kind for own in walk((node,))]
     if any(isinstance(kind, Barrier) for kind in inside):
         return "barrier"
@@ -194,7 +194,7 @@ def _fence(node: Node) -> Reason | None:
 
 
 def _touching(bound: BoundGraph, body: tuple[Node, ...]) -> Iterator[Dependency]:
-    """What a node reads is written before it, and nothing is overwritten before it has been read."""
+    """A value is written before it is read, and not overwritten before it has been read."""
     last_write: dict[str, int] = {}
     readers: dict[str, list[int]] = {}
     for node in body:
@@ -212,7 +212,7 @@ def _touching(bound: BoundGraph, body: tuple[Node, ...]) -> Iterator[Dependency]
 
 
 def _explicit(block: Block) -> Iterator[Dependency]:
-    """What ``dep`` asks for: between the nearest nodes before and after it, or the loops and scopes they are in."""
+    """The order that ``dep`` asks for, between the nearest nodes before and after it or the bodies they are in."""
     latest: dict[str, tuple[int, ...]] = {}
     asked: dict[str, list[tuple[int, ...]]] = {}
     for node, path in _with_paths(block):
@@ -231,7 +231,7 @@ def _explicit(block: Block) -> Iterator[Dependency]:
 
 
 def _with_paths(block: Block) -> Iterator[tuple[Node, tuple[int, ...]]]:
-    """The nodes of a block in the order of the text, each with the indices of the nodes around it and its own."""
+    """The nodes of a block in text order, each with the indices of its enclosing nodes and its own."""
     todo: list[tuple[Node, tuple[int, ...]]] = [(node, ()) for node in reversed(block.nodes)]
     while todo:
         node, around = todo.pop()

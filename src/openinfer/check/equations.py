@@ -1,4 +1,4 @@
-"""Dimensions as equations: the sizes at which expressions have the extents that values have."""
+"""Solves dimensions for sizes: which sizes give expressions the extents that values have."""
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -8,11 +8,11 @@ from openinfer.check.sizes import Lookup, SizeError, evaluate_evenly
 from openinfer.ir.expr import BinaryExpr, Expr, Neg, Num, Ref
 
 _MOST_TRIED = 1 << 16
-"""How many values of a size are tried where a dimension such as T*T is not linear."""
+"""The number of values tried for a size in a nonlinear dimension such as T*T."""
 
 
 def solved(dim: Expr, name: str, extent: int, known: Mapping[str, int], lookup: Lookup, bound: int) -> int | None:
-    """The size at which a dimension has an extent: computed where the dimension is linear in it, else searched."""
+    """The size that gives a dimension an extent; computed if the dimension is linear in it, searched for otherwise."""
 
     def value(size: int) -> int | None:
         try:
@@ -32,7 +32,7 @@ def solved(dim: Expr, name: str, extent: int, known: Mapping[str, int], lookup: 
 
 
 def _fraction(dim: Expr, values: Mapping[str, int], lookup: Lookup) -> Fraction:
-    """The value of a dimension that need not divide evenly."""
+    """The value of a dimension, which need not divide evenly."""
     match dim:
         case Num(value):
             return Fraction(value)
@@ -47,13 +47,13 @@ def _fraction(dim: Expr, values: Mapping[str, int], lookup: Lookup) -> Fraction:
 
 
 LinearForm = dict[str, Fraction]
-"""A linear expression: the factor of every size, and under the name \"\" what is added."""
+"""A linear expression: the coefficient of each size, and the constant term under the name \"\"."""
 
 
 def solved_together(
     equations: Sequence[tuple[Expr, int]], unknown: Sequence[str], known: Mapping[str, int], lookup: Lookup
 ) -> dict[str, Fraction]:
-    """The sizes that linear equations have one value for, such as P+T and P-T; what is not linear is left out.
+    """The sizes that a system of linear equations determines, such as P+T and P-T; nonlinear equations are ignored.
 
     >>> equations = [(BinaryExpr("+", Ref("P"), Ref("T")), 7), (BinaryExpr("-", Ref("P"), Ref("T")), 3)]
     >>> solved_together(equations, ["P", "T"], {}, {}.__getitem__)
@@ -87,7 +87,7 @@ def solved_together(
 
 
 def _line(dim: Expr, unknown: set[str], known: Mapping[str, int], lookup: Lookup) -> LinearForm | None:
-    """A dimension as a line over sizes that are not known, or None."""
+    """A dimension as a linear form over the unknown sizes; None if it is not linear."""
     match dim:
         case Num(value):
             return {"": Fraction(value)}

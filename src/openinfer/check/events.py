@@ -1,4 +1,4 @@
-"""What traces say of executed nodes, whoever executed them: the simulator, or generated code."""
+"""Trace events of executed nodes, whether the simulator or generated code executed them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -25,12 +25,12 @@ from openinfer.ops import Array, Call
 from openinfer.ops.arguments import value_text
 
 MOST_EVENTS = 1_000_000
-"""The most events that a trace keeps: a loop of billions must not fill the memory."""
+"""The maximum number of events in a trace: a loop of billions of iterations must not fill the memory."""
 _SAMPLES = 16
 
 
 class TraceLevel(StrEnum):
-    """How much a trace records: nothing, what ran and how long, or values' statistics as well."""
+    """How much a trace records: nothing, which nodes ran and for how long, or statistics of values as well."""
 
     OFF = "off"
     BASIC = "basic"
@@ -52,10 +52,10 @@ def trace_level(level: TraceLevel | str) -> TraceLevel:
 
 @dataclass(frozen=True)
 class Event:
-    """One executed node.
+    """The trace record of one executed node.
 
-    ``micros`` is the time it took as whole milliseconds, microseconds and nanoseconds. ``indices`` are those of the
-    loops around it, ``thread`` is the block whose task ran it.
+    ``micros`` is its duration, split into whole milliseconds, microseconds and nanoseconds. ``indices`` are the indices
+    of the enclosing loops, ``thread`` is the block whose task ran it.
     """
 
     kind: str
@@ -74,7 +74,7 @@ class Event:
     details: dict[str, Any] = field(default_factory=dict)
 
     def facts(self) -> dict[str, Any]:
-        """The event as plain values: the documented keys, and others only where they say something."""
+        """The event as plain values: the documented keys, and further ones only if they are not empty or default."""
         found: dict[str, Any] = {
             "block_name": self.block_name,
             "node_index": self.node_index,
@@ -95,7 +95,7 @@ class Event:
 
 
 def split_time(nanoseconds: int) -> list[int]:
-    """A time as whole milliseconds, microseconds and nanoseconds.
+    """Split a duration into whole milliseconds, microseconds and nanoseconds.
 
     >>> split_time(31_788)
     [0, 31, 788]
@@ -108,7 +108,7 @@ def split_time(nanoseconds: int) -> list[int]:
 
 @dataclass(frozen=True)
 class PlacedNode:
-    """A node, the block it stands in, and the scopes around it there."""
+    """A node, the block it is in, and the scopes around it there."""
 
     node: Node
     block: str
@@ -116,7 +116,7 @@ class PlacedNode:
 
 
 def placed_nodes(graph: Graph) -> Iterator[PlacedNode]:
-    """Every node of a graph with where it stands. A stack of our own: bodies nest deeper than Python likes."""
+    """Every node of a graph with its place. Not recursive: nesting may exceed Python's limit."""
     for name, block in graph.blocks.items():
         todo = [PlacedNode(node, name, ()) for node in reversed(block.nodes)]
         while todo:
@@ -128,14 +128,14 @@ def placed_nodes(graph: Graph) -> Iterator[PlacedNode]:
 
 
 def node_kind(node: Node, *, is_return: bool = False) -> str:
-    """What events call a node; a call has a second event, when its block has returned."""
+    """The kind of a node in events; a call has a second event, when its block returns."""
     if isinstance(node.kind, BlockCall):
         return "CallReturn" if is_return else "Call"
     return "OpExecute" if isinstance(node.kind, Op) else type(node.kind).__name__
 
 
 def node_params(node: Node, *, is_return: bool = False) -> list[str]:
-    """The operands of a node, as the source writes them."""
+    """The operands of a node, as in the source."""
     if isinstance(node.kind, BlockCall):
         return [] if is_return else [str(given) for given in node.kind.args]
     found = node_uses(node.kind)
@@ -151,7 +151,7 @@ def node_params(node: Node, *, is_return: bool = False) -> list[str]:
 
 
 def node_writes(node: Node, *, is_return: bool = False) -> tuple[Access, ...]:
-    """What a node writes; a call does so when its block has returned."""
+    """What a node writes; a call writes when its block returns."""
     if isinstance(node.kind, BlockCall):
         return node.kind.outputs if is_return else ()
     return node_uses(node.kind).writes
@@ -161,7 +161,7 @@ def node_writes(node: Node, *, is_return: bool = False) -> tuple[Access, ...]:
 
 
 def op_details(own: BoundOp, kind: Op, call: Call) -> dict[str, Any]:
-    """The operands of an op, and its parameters."""
+    """The operands and parameters of an op."""
     given = {name for name, _ in kind.attrs}
     return {
         "inputs": [
@@ -174,12 +174,12 @@ def op_details(own: BoundOp, kind: Op, call: Call) -> dict[str, Any]:
 
 
 def tensor_details(name: str, dtype: str, value: Array) -> dict[str, Any]:
-    """A tensor that was written: its type, and what its values are like."""
+    """A tensor that was written: its type, and statistics of its values."""
     return {"name": name, "dtype": dtype, "shape": list(value.shape), **statistics(value)}
 
 
 def plain(value: Any) -> Any:
-    """A parameter's value as JSON can say it."""
+    """The value of a parameter as a JSON value."""
     if isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
@@ -188,7 +188,7 @@ def plain(value: Any) -> Any:
 
 
 def statistics(value: Array) -> dict[str, Any]:
-    """Minimum, maximum and mean of the numbers in an array, how many are not numbers, and a digest of its bytes.
+    """Minimum, maximum and mean of an array's numbers, the counts of NaN and infinities, and a digest of its bytes.
 
     >>> statistics(np.array([1.0, np.nan, 3.0]))["nan"]
     1
@@ -213,5 +213,5 @@ def statistics(value: Array) -> dict[str, Any]:
 
 
 def plain_number(value: float | None) -> float | str | None:
-    """A number that strict JSON has; NaN and infinities are words."""
+    """A number as strict JSON: NaN and infinities become words."""
     return value if value is None or np.isfinite(value) else value_text(value)

@@ -1,4 +1,4 @@
-"""What indices can be, as far as that is known before anything runs: loops with static bounds are followed."""
+"""The values of indices, as far as they are known statically: loops with static bounds are enumerated."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,22 +9,22 @@ from openinfer.ir import Access, Loop, Single
 from openinfer.ir.expr import BinaryExpr, Expr, Num, names
 
 Around = tuple[Loop, ...]
-"""The loops around a node, outermost first."""
+"""The enclosing loops of a node, outermost first."""
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 _MOST = 4096
-"""How many turns of loops are followed for one operand; the rest is left to the run."""
+"""The number of iterations enumerated for one operand; the rest is checked at run time."""
 _MOST_IN_ALL = 250_000
-"""And how many for a whole graph."""
+"""The number of iterations enumerated for a whole graph."""
 _LONGEST_NAME = 64
-"""Bits of the largest index that any name of a tensor contains."""
+"""The maximum number of bits of an index in the name of a tensor."""
 
 
 _UNKNOWN = BinaryExpr("/", Num(1), Num(0))
-"""An expression that has no value, whatever names mean."""
+"""An expression that has no value, whatever its names mean."""
 
 
 def around(indices: Iterable[str]) -> Around:
-    """What is around the nodes of a block that is called: each index is like that of a loop with unknown bounds."""
+    """The loops around the nodes of a block that is called: one with unknown bounds for each index parameter."""
     return tuple(Loop(name, name, Num(0), _UNKNOWN, ()) for name in indices)
 
 
@@ -38,7 +38,7 @@ def spelled(pattern: str, values: Mapping[str, int]) -> str:
 
 
 def spelling(pattern: str) -> re.Pattern[str]:
-    """What all names look like that a pattern can spell.
+    """A regular expression for the names that a pattern can give.
 
     >>> bool(spelling("W.{l}").fullmatch("W.12")), bool(spelling("W.{l}").fullmatch("W.bias"))
     (True, False)
@@ -50,7 +50,7 @@ def spelling(pattern: str) -> re.Pattern[str]:
 def pattern_name(
     variable: BoundVar, access: Access, pattern: str, values: Mapping[str, int], static: StaticValue
 ) -> str | None:
-    """The model tensor that an access of a prefix table names at these loop indices, where that is static."""
+    """The model tensor that an access of a prefix table names at these loop indices; None if it is not static."""
     assert variable.decl is not None
     chosen: dict[str, int] = {}
     for name, index in zip(variable.decl.table_indices, access.indices, strict=False):
@@ -63,7 +63,7 @@ def pattern_name(
 
 
 class Ranges:
-    """The values that loop indices take."""
+    """Enumerates the values of loop indices."""
 
     def __init__(self, static: StaticValue) -> None:
         self._static = static
@@ -71,9 +71,9 @@ class Ranges:
         self._judged: dict[object, int | None] = {}
 
     def all(self, access: Access | None, loops: Around, pattern: str = "") -> Iterator[Mapping[str, int]]:
-        """The combinations of the loop indices that an access or pattern uses, up to a limit; none if not static.
+        """The combinations of the loop indices in an access or pattern, up to a limit; none if they are not static.
 
-        Every turn gives the same mapping, changed.
+        All iterations yield the same mapping, updated in place.
         """
         used = set(_PLACEHOLDER.findall(pattern))
         for index in access.indices if access is not None else ():
@@ -98,14 +98,14 @@ class Ranges:
         return None
 
     def _combinations(self, loops: Around) -> Iterator[Mapping[str, int]]:
-        """What the indices of nested loops are, turn by turn; turns of outer loops count too, or they might never end.
+        """The indices of nested loops, iteration by iteration. Iterations of outer loops count toward the limit, too.
 
-        One counter per loop instead of recursion: loops nest deeper than generators should.
+        One counter per loop instead of recursion, since loops may nest deeper than generators should.
         """
         values: dict[str, int] = {}
         counters: list[Iterator[int]] = []
         turns = 0
-        most = min(_MOST, max(self._left, len(loops)))  # the first turn is followed in any case
+        most = min(_MOST, max(self._left, len(loops)))  # the first iteration is always enumerated
         while True:
             if len(counters) == len(loops):
                 yield values
@@ -138,7 +138,7 @@ class Ranges:
 
 
 def _needed(loops: Around, used: set[str]) -> Around:
-    """The loops whose indices are used, and those that their bounds depend on."""
+    """The loops whose indices are used, and the loops that their bounds depend on."""
     found: list[Loop] = []
     for loop in reversed(loops):
         if loop.index in used:

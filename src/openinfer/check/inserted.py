@@ -1,6 +1,6 @@
-"""What callers insert: values become arrays of the dtype and shape that an input has, or are refused.
+"""Inserted values: converts what callers pass to arrays of an input's dtype and shape, or refuses it.
 
-The simulator and compiled code take the same values and refuse the same ones.
+The simulator and compiled code accept and refuse the same values.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from openinfer.tensor import Tensor, any_array
 
 
 def inputs_by_name(bound: BoundGraph, values: object, named: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of ``insert`` and of a call, together: a mapping, keywords, or both."""
+    """The combined arguments of ``insert`` or of a call: a mapping, keywords, or both."""
     if isinstance(values, Mapping | None):
         return {**(values or {}), **named}
     message = f"inputs are given by name, not as {type(values).__name__}"
@@ -28,7 +28,7 @@ def inputs_by_name(bound: BoundGraph, values: object, named: Mapping[str, Any]) 
 
 
 def accepted_input(bound: BoundGraph, name: str, value: Any) -> Array:
-    """A caller's value for an input, as a stored array of its own."""
+    """A caller's value for an input, as a new array in storage form."""
     variable = input_called(bound, name)
     array = accepted_array(name, value, variable.dtype)
     require_shape(bound, variable, array.shape)
@@ -36,7 +36,7 @@ def accepted_input(bound: BoundGraph, name: str, value: Any) -> Array:
 
 
 def input_called(bound: BoundGraph, name: str) -> BoundVar:
-    """The input of this name."""
+    """The input of a name; anything else is refused."""
     variable = bound.vars.get(name)
     if variable is not None and variable.kind is MemoryKind.DYNAMIC:
         return variable
@@ -51,7 +51,7 @@ def input_called(bound: BoundGraph, name: str) -> BoundVar:
 
 
 def require_shape(bound: BoundGraph, variable: BoundVar, shape: Shape) -> None:
-    """Refuse a shape that the input can never have, whatever its dynamic sizes are."""
+    """Refuse a shape that the input cannot have for any dynamic sizes."""
     try:
         StepSizes(bound).require_possible(variable, shape, "the value")
     except OpError as error:
@@ -60,7 +60,7 @@ def require_shape(bound: BoundGraph, variable: BoundVar, shape: Shape) -> None:
 
 
 def accepted_array(name: str, value: Any, dtype: DType) -> Array:
-    """A caller's value as a stored array of its own: plain data is range-checked, arrays change no value."""
+    """A caller's value as a new array in storage form. Plain data is checked for range; arrays must convert exactly."""
     if isinstance(value, Tensor):
         value = value.to_numpy()
     is_array = isinstance(value, np.ndarray | np.generic) or hasattr(value, "__array__")
@@ -88,10 +88,10 @@ def accepted_array(name: str, value: Any, dtype: DType) -> Array:
 
 
 def _is_unchanged(before: Array, after: Array) -> bool:
-    """Whether floats have the values that they were made from; all float types are parts of f64."""
+    """Whether floats kept their values in a conversion; every float type is a subset of f64."""
     back = after.astype(np.float64)
     if before.dtype.kind in "iu" and before.dtype.itemsize == 8:
-        # f64 does not have all of these integers, so the comparison is among integers.
+        # f64 does not represent all of these integers, so they are compared as integers.
         low, high = -float(1 << 63) if before.dtype.kind == "i" else 0.0, float(1 << (63 + (before.dtype.kind == "u")))
         is_inside = (back >= low) & (back < high)
         return bool(np.all(is_inside & (np.where(is_inside, back, 0).astype(before.dtype) == before)))

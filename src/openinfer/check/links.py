@@ -1,4 +1,4 @@
-"""Declared variables and the model: which entry each one is, and whether their types agree."""
+"""Links declared variables to the model: which entry each one is, and whether their types agree."""
 
 import json
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ GIVE_A_MODEL = "--model FILE, or ModelLoader.open(path) in Python"
 
 @dataclass(frozen=True)
 class Entry:
-    """A tensor or metadata entry of a model, seen as a value with a type."""
+    """A tensor or metadata entry of a model, as a value with a type."""
 
     name: str
     type: TensorType
@@ -35,7 +35,7 @@ class Entry:
 
 
 def model_entry(model: ModelLoader | None, name: str) -> Entry | None:
-    """The entry of a name; tensors come before metadata. Strings are no values."""
+    """The entry of a name; tensors take precedence over metadata. Strings are not values."""
     if model is None:
         return None
     info: TensorInfo | None = model.tensors.get(name)
@@ -48,13 +48,13 @@ def model_entry(model: ModelLoader | None, name: str) -> Entry | None:
 
 
 def metadata_dtype(model: ModelLoader, name: str) -> DType | None:
-    """The dtype of a metadata entry; a bitset has bools, a string has none."""
+    """The dtype of a metadata entry; a bitset holds bools, a string has none."""
     scalar = DTYPE_BY_TAG.get(model.metadata_info[name].tag)
     return scalar or from_numpy_dtype(np.asarray(model.metadata[name]).dtype)
 
 
 def metadata_scalar_fits(model: ModelLoader, name: str, dtype: DType) -> bool:
-    """Whether a metadata number can initialise a constant of another type without losing anything."""
+    """Whether a metadata number can initialize a constant of another type exactly."""
     value = model.metadata[name]
     if isinstance(value, bool) or dtype.kind == "bool":
         return isinstance(value, bool) and dtype.kind == "bool"
@@ -69,7 +69,7 @@ def metadata_scalar_fits(model: ModelLoader, name: str, dtype: DType) -> bool:
 
 
 class Links:
-    """Every declared variable bound to the model; problems are collected."""
+    """Links every declared variable to the model, and collects problems."""
 
     def __init__(
         self, declared: Mapping[str, VarDecl], model: ModelLoader | None, sizes: Sizes, problems: Problems
@@ -80,9 +80,9 @@ class Links:
         self.declared = declared.keys()
         self.vars: dict[str, BoundVar] = {}
         self.missing: list[str] = []
-        """Variables whose values would come from a model, where there is none."""
+        """Variables whose values would come from a model when there is none."""
         self.unlinked: set[str] = set()
-        """Variables that a problem keeps from having a value; those that have a type can be checked all the same."""
+        """Variables without a value because of a problem; those that have a type can still be checked."""
         for decl in declared.values():
             try:
                 self.vars[decl.name] = self._bound(decl)
@@ -101,7 +101,7 @@ class Links:
         shape = tuple(self._sizes.at_most(dim) for dim in decl.dims)
         fixed = {name: self._sizes.at_most(bound) for name, bound in decl.fixed}
         indices = [index for index in decl.table_indices if decl.table and index not in decl.auto_dim]
-        require_rank(decl.name, len(indices) + len(shape))  # the whole table is a tensor too: A[]
+        require_rank(decl.name, len(indices) + len(shape))  # a whole table, A[], is a tensor too
         is_dynamic = any(self._sizes.is_dynamic(dim) for dim in decl.dims)
         if is_dynamic:
             self._require_one_shape(decl)
@@ -114,7 +114,7 @@ class Links:
         return BoundVar(decl.name, decl.kind, decl.dtype, decl.dims, shape, origin, decl, quant, fixed, is_dynamic)
 
     def _require_one_shape(self, decl: VarDecl) -> None:
-        """Refuse dynamic sizes where a value outlives the step that bound them, or comes from the model."""
+        """Refuse dynamic sizes if the value outlives the step that binds them, or comes from the model."""
         size = self._first_dynamic(decl.dims)
         if decl.kind is MemoryKind.PERSISTENT:
             what = "an entry of a persistent table" if decl.is_indexed else "a persistent variable"
@@ -128,11 +128,11 @@ class Links:
         return next(name for dim in dims for name in names(dim) if name in self._sizes.bounds)
 
     def _is_meant(self, decl: VarDecl, entry: Entry) -> bool:
-        """Metadata fills constants only; for other kinds it is no entry of that name unless asked for."""
+        """Whether an entry is meant by a declaration: metadata fills constants only, unless requested by ``@ref``."""
         return entry.is_tensor or decl.kind is MemoryKind.CONSTANT or decl.ref_name is not None
 
     def _origin(self, decl: VarDecl, kind: TensorType, entry: Entry | None, *, is_dynamic: bool) -> Origin:
-        """Where the value comes from. After a problem it is the initial value, so that checking can go on."""
+        """The origin of a variable's value; after a problem it is the initial value, so that checking can continue."""
         initial = FromInit(decl.init)
         if decl.pattern is not None:
             return FromPattern(decl.pattern)
@@ -159,7 +159,7 @@ class Links:
             return True
         is_input = decl.kind is MemoryKind.DYNAMIC
         if is_dynamic and is_input and entry.type.dtype is decl.dtype and len(entry.type.shape) == len(kind.shape):
-            return True  # the caller's value may have the entry's shape; it is compared when it is inserted
+            return True  # the caller's value may match; it is compared when inserted
         found = "of the model" if entry.is_tensor else "of the model's metadata"
         message = f"{decl.name!r} is {kind}, but the entry {entry.name!r} {found} is {entry.type}"
         advice = None if decl.ref_name else "variables and entries of one name have one type: rename one of them"
@@ -198,7 +198,7 @@ class Links:
             message = f"the model has no entry {name!r} for {decl.kind.value} {decl.name!r}"
             known = self._problems.nearest(name, self._model.tensors, self._model.metadata_info)
             advice = known or "give it @init(...), or link it to an entry with @ref(...)"
-            if decl.ref_name is None and known is not None:  # its name is used elsewhere too
+            if decl.ref_name is None and known is not None:  # the name may be used elsewhere, so only add @ref
                 refs = (
                     Fix(f" @ref({json.dumps(fix.new, ensure_ascii=False)})", place=FixPlace.TYPE_END)
                     for fix in fixes_of(known)
@@ -212,7 +212,7 @@ def _declared_as(words: str, entry: Entry) -> Advice:
 
 
 def require_rank(name: str, rank: int) -> None:
-    """Refuse more dimensions than a tensor can have."""
+    """Refuse a rank higher than a tensor can have."""
     if rank > MAX_DIMS:
         message = f"{name!r} has {counted(rank, 'dimension')}, more than the {MAX_DIMS} a tensor may have"
         raise SizeError(Code.BAD_SHAPE, message)
@@ -225,7 +225,7 @@ def scalar_value(bound: BoundVar, model: ModelLoader | None) -> Any:
         case FromInit(initial):
             if initial is None:
                 return 0
-            found = convert(np.asarray(initial.value), bound.dtype)  # 0.1 is another number in f16
+            found = convert(np.asarray(initial.value), bound.dtype)  # 0.1 is a different number in f16
         case FromModel(name):
             assert model is not None
             found = model.load(name).to_numpy() if name in model.tensors else model.metadata[name]

@@ -1,4 +1,4 @@
-"""Which dtypes literals have: those of the operands around them, which must be able to hold them."""
+"""Infers the dtypes of literals from the operands around them, and checks that the dtypes can hold them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,7 +15,7 @@ PlainNumber = bool | int | float
 
 
 def literal_value(literal: Literal, dtype: DType) -> PlainNumber | None:
-    """A literal as a number of a dtype, or None where the dtype does not have it; whole floats are integers too.
+    """A literal as a number of a dtype, None if the dtype cannot hold it; whole floats count as integers.
 
     >>> from openinfer.dtypes import dtype_of
     >>> one = Literal(FloatValue(1.0))
@@ -50,7 +50,7 @@ def with_literals(
     params: Mapping[str, Any],
     wanted: Sequence[AccessType | None],
 ) -> list[AccessType | None]:
-    """The types of all operands, those of literals included; ``literals`` are by the slots they stand in."""
+    """The types of all operands, literals included; ``literals`` are keyed by operand slot."""
     if all(kind is None for kind in ordered):
         slot = next(iter(literals))
         message = f"'{record.name}' has only literals for operands, and nothing says which dtype they have"
@@ -79,7 +79,7 @@ def _lone_dtype(
     params: Mapping[str, Any],
     hints: Sequence[TensorType | None],
 ) -> DType | None:
-    """The dtype of a literal where no other operand must have the same."""
+    """The dtype of a literal that need not match another operand."""
     signature, name = record.signature, spec_of(record, slot).type
     allowed = signature.allowed(name)
     if name not in signature.types:

@@ -1,4 +1,4 @@
-"""What names stand for before anything runs: constants and sizes, with the dynamic ones at one choice of values."""
+"""The values of names before anything runs: constants and sizes, for one choice of the dynamic sizes."""
 
 from collections.abc import Mapping, Set
 from typing import Any
@@ -14,7 +14,7 @@ from openinfer.ops import Shape
 
 
 class Named:
-    """The values of names. ``vars`` grows while temporaries get their types; ``at`` are the dynamic sizes."""
+    """The values of names. ``vars`` grows as temporaries get their types; ``at`` are the dynamic sizes."""
 
     def __init__(
         self,
@@ -34,16 +34,16 @@ class Named:
 
     @classmethod
     def of(cls, other: "Named", temporaries: Set[str], at: Mapping[str, int]) -> "Named":
-        """The same with other temporaries, none of which has a type, and other values of the dynamic sizes."""
+        """A copy with other values of the dynamic sizes and other temporaries, none of which is typed."""
         return cls(other.model, other.sizes, other._links, temporaries, at)
 
     def elsewhere(self, at: Mapping[str, int]) -> "Named":
-        """The same with the dynamic sizes at other values, before any temporary has a type."""
+        """A copy with other values of the dynamic sizes, before any temporary is typed."""
         return Named(self.model, self.sizes, self._links, self.temporaries, at)
 
     @property
     def is_at_bounds(self) -> bool:
-        """Whether the dynamic sizes are as large as they can be."""
+        """Whether the dynamic sizes are at their bounds."""
         return self.at == self.sizes.bounds
 
     def is_variable(self, name: str) -> bool:
@@ -55,18 +55,18 @@ class Named:
         return self.at[name] if name in self.at else self.sizes.lookup(name)
 
     def static(self, name: str) -> int | None:
-        """What a name in an index is worth, where that never changes: constants and sizes, not other variables."""
+        """The value of a name in an index, if it never changes: a constant or a size, but no other variable."""
         if self.is_variable(name):
             value = self._constant(name)
             return value if isinstance(value, int) else None
         return self.at[name] if name in self.at else self.sizes.get(name)
 
     def settled(self, name: str) -> int | None:
-        """The same, where it is so in every step: dynamic sizes have no such value."""
+        """The value of a name that is the same in every step, which excludes dynamic sizes."""
         return None if name in self.sizes.bounds and not self.is_variable(name) else self.static(name)
 
     def parameter(self, name: str) -> Any:
-        """What a name stands for as the value of a parameter: a constant, a size, or a metadata value."""
+        """The value of a name as a parameter: a constant, a size, or a metadata value."""
         if self.is_variable(name):
             return self._constant(name)
         if name in self.at:

@@ -1,4 +1,4 @@
-"""One call at a time: what an executor and a compiled module let into themselves."""
+"""Guards executors and compiled modules, which run one call at a time."""
 
 import threading
 
@@ -6,7 +6,7 @@ from openinfer.errors import Code, Diagnostic, ExecutionError
 
 
 class OneCall:
-    """The calls of an object. A second one, from another thread or from inside the first, is refused.
+    """Guards the calls of an object: a second call, from another thread or from inside the first, is refused.
 
     >>> calls = OneCall("module")
     >>> with calls.claim():
@@ -22,14 +22,14 @@ class OneCall:
 
     @property
     def is_running(self) -> bool:
-        """Whether a call is running now."""
+        """Whether a call is running."""
         return self._lock.locked()
 
     def claim(self) -> threading.Lock:
-        """For a ``with`` statement around a call.
+        """Claim the object for a call, in a ``with`` statement.
 
-        The lock itself is handed out, because only the interpreter's own locks are taken and given back without a gap
-        for an interruption. Two calls that begin in the same instant can both get here; one of them then waits.
+        Returns the lock itself, because only the interpreter's own locks are acquired and released without a gap for
+        interrupts. Two calls that start at the same instant can both get here; one of them then waits.
         """
         if self._lock.locked():
             message = f"the {self._what} is running another call"

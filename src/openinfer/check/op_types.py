@@ -1,4 +1,4 @@
-"""The ops of a graph typed: their arguments matched with their records, their results inferred."""
+"""Types the ops of a graph: matches arguments with op records and infers results."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ from openinfer.ops.types import together
 
 
 class OpTypes:
-    """The ops of one graph, typed one by one; inferred results become variables in ``named``."""
+    """Types the ops of a graph one by one; inferred results become variables in ``named``."""
 
     def __init__(self, graph: Graph, named: Named, operands: OperandTypes, problems: Problems) -> None:
         self._graph = graph
@@ -31,10 +31,10 @@ class OpTypes:
         self._operands = operands
         self._problems = problems
         self._given: Sequence[Input] = ()
-        """The operands of the op that is being typed."""
+        """The operands of the op being typed."""
 
     def bind(self, node: Node, kind: Op, loops: Around) -> BoundOp:
-        """An op with its operands in the order of its record, and its results typed; what is wrong is raised."""
+        """Type an op, with its operands in the order of its record; problems are raised."""
         record = OPS.get(kind.op)
         if record is None:
             advice = what_is_meant(kind, self._graph, may_search=self._problems.may_search())
@@ -71,13 +71,13 @@ class OpTypes:
         )
 
     def place(self, node: Node, error: OpError) -> GraphPlace | None:
-        """The operand an error is about, where it has a place of its own."""
+        """The location of the operand that an error refers to, if it has its own."""
         if isinstance(node.kind, Op) and isinstance(error.at, int) and error.at < len(self._given):
             return self._given[error.at].operand.span or node.span
         return _argument(node.span, error.at) if isinstance(error.at, str) else node.span
 
     def _is_untyped(self, access: Access) -> bool:
-        """Whether this is a temporary of ``t = op`` that has no type yet."""
+        """Whether this is a temporary of ``t = op`` that is not typed yet."""
         is_inferred = access.base in self._named.temporaries and access.base not in self._named.vars
         return is_inferred and not access.bracketed
 
@@ -85,7 +85,7 @@ class OpTypes:
         return self._named.is_variable(name) or self._operands.is_index(name, loops)
 
     def _arguments(self, record: OpRecord, kind: Op, loops: Around) -> tuple[list[Input], dict[str, AttrValue]]:
-        """Inputs and parameters; a scalar constant or a number is an input where the record has one of its name."""
+        """Inputs and parameters; a scalar constant or a number is an input if the record has an input of that name."""
         inputs, attrs = list(kind.inputs), dict(kind.attrs)
         self._given = inputs
         own = [spec.name for spec in record.signature.inputs]
@@ -106,7 +106,7 @@ class OpTypes:
         return inputs, attrs
 
     def _values(self, record: OpRecord, attrs: Mapping[str, AttrValue]) -> dict[str, Any]:
-        """The values of parameters; those that have none, or are no parameters, are refused together."""
+        """The values of parameters; those without a value, and unknown parameters, are refused together."""
         values: dict[str, Any] = {}
         errors = unknown_parameters(record, attrs)
         for name, value in attrs.items():
@@ -119,7 +119,7 @@ class OpTypes:
         return values
 
     def _require_channels(self, inputs: Iterable[Input]) -> None:
-        """Refuse parts of tensors that are quantized per channel, where not all channels are in the part."""
+        """Refuse slices of tensors quantized per channel that do not have all channels."""
         for position, given in enumerate(inputs):
             operand = given.operand
             quantized = self._named.vars.get(operand.base) if isinstance(operand, Access) else None
@@ -149,7 +149,7 @@ class OpTypes:
         params: Mapping[str, Any],
         wanted: list[AccessType | None],
     ) -> tuple[Call, bool]:
-        """The call, and whether it is complete: where an operand's extent is not known yet, only its dtypes are."""
+        """The call, and whether it is complete: if the extent of an operand is unknown, only its dtypes are."""
         known = [None if kind is None else kind.known for kind in ordered]
         hints = tuple(None if kind is None else kind.known for kind in wanted)
         if all((kind is None) == (own is None) for kind, own in zip(ordered, known, strict=True)):
@@ -177,7 +177,7 @@ class OpTypes:
     def _partial_results(
         self, node: Node, record: OpRecord, kind: Op, call: Call, wanted: list[AccessType | None]
     ) -> None:
-        """Results whose shapes are known only while the graph runs: their dtypes are judged."""
+        """Check only the dtypes of results whose shapes are known only at run time."""
         for position, (output, declared) in enumerate(zip(kind.outputs, wanted, strict=True)):
             found = call.outputs[min(position, len(call.outputs) - 1)].dtype
             if declared is None:
@@ -192,7 +192,7 @@ class OpTypes:
     # --- what can differ from step to step ------------------------------------------------------------------------
 
     def _varies(self, kind: Op, loops: Around) -> bool:
-        """Whether shapes or parameters can differ from one run of the node to the next."""
+        """Whether shapes or parameters can differ between runs of the node."""
         bounds = self._named.sizes.bounds
         operands = [given.operand for given in kind.inputs if isinstance(given.operand, Access)]
         if any(self._has_moving_end(operand, bounds, loops) for operand in operands):
@@ -206,7 +206,7 @@ class OpTypes:
         )
 
     def _has_moving_end(self, access: Access, bounds: Mapping[str, int], loops: Around) -> bool:
-        """Whether a slice ends somewhere else from time to time; even one of constant length can wrap at zero."""
+        """Whether the ends of a slice can change between runs; even a slice of constant length can wrap at zero."""
         moving = {loop.index for loop in loops} | bounds.keys()
         return any(
             name in moving or self._named.static(name) is None
@@ -218,7 +218,7 @@ class OpTypes:
 
 
 def _argument(span: GraphPlace | None, name: str) -> GraphPlace | None:
-    """Where a node names an argument, as far as its text shows."""
+    """Where the text of a node names an argument; the node itself if that is not found."""
     if not isinstance(span, Span):
         return span
     match = re.compile(rf"\b{re.escape(name)}(?=\s*=)").search(span.source.text, span.start, span.end)
@@ -230,13 +230,13 @@ def _named_outputs(kind: Op) -> str:
 
 
 def _literals(inputs: Sequence[Input], places: Iterable[int | None]) -> dict[int, Literal]:
-    """The literals among the operands, by the slots they stand in."""
+    """The literals among the operands, by operand slot."""
     given = {slot: inputs[place].operand for slot, place in enumerate(places) if place is not None}
     return {slot: operand for slot, operand in given.items() if isinstance(operand, Literal)}
 
 
 def _names_in(value: AttrValue) -> Iterator[str]:
-    """The constants and sizes that a parameter is computed from."""
+    """The constants and sizes in the value of a parameter."""
     match value:
         case VarValue(name):
             yield name
@@ -248,7 +248,7 @@ def _names_in(value: AttrValue) -> Iterator[str]:
 
 
 def _at_operand(error: OpError, places: tuple[int | None, ...]) -> OpError:
-    """The same error, pointing at the operand as it is written instead of the record's input."""
+    """Redirect an error from the record's input to the operand in the source."""
     if not isinstance(error.at, int):
         return error
     place = places[error.at] if error.at < len(places) else None

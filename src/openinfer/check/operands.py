@@ -1,4 +1,4 @@
-"""The types of the operands of nodes, with the problems of their indices and of the model tensors they name."""
+"""Types the operands of nodes, and reports problems of their indices and of the model tensors they name."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -21,7 +21,7 @@ _MOST_MISSING = 3
 
 
 class OperandTypes:
-    """The operands of one graph, typed one by one."""
+    """Types the operands of a graph one by one."""
 
     def __init__(self, named: Named, declared: Mapping[str, VarDecl], problems: Problems) -> None:
         self._named = named
@@ -33,10 +33,10 @@ class OperandTypes:
         self._families: dict[str, list[str]] = {}
         self._reported: set[str] = set()
         self.broken: set[str] = set()
-        """Temporaries whose type a problem keeps from being known."""
+        """Temporaries that have no type because of a problem."""
 
     def type(self, operand: Operand, node: Node, loops: Around) -> AccessType:
-        """The type of an operand; what is wrong with it is reported."""
+        """The type of an operand; problems are reported."""
         assert not isinstance(operand, Literal), "its dtype is that of what stands around it"
         if isinstance(operand, ModelRef):
             return self._model_ref(operand, operand.span or node.span, loops)
@@ -56,11 +56,11 @@ class OperandTypes:
         return found
 
     def is_index(self, name: str, loops: Around) -> bool:
-        """Whether an operand is the index of a loop around it; a variable of that name comes first."""
+        """Whether an operand is the index of an enclosing loop; a variable of that name takes precedence."""
         return not self._named.is_variable(name) and any(loop.index == name for loop in loops)
 
     def variable(self, name: str, span: GraphPlace | None) -> BoundVar:
-        """A variable that has a type by now."""
+        """A variable, which must be typed by now."""
         found = self._named.vars.get(name)
         if found is not None:
             return found
@@ -71,7 +71,7 @@ class OperandTypes:
         raise ReportedError
 
     def binding(self, target: AccessType, dst: Access, sources: Iterable[Operand], found: PartialShape) -> AccessType:
-        """What a value made of slices may be: their lengths bind the dynamic sizes of the variable that takes it."""
+        """The type that a value made of slices may have: their lengths bind dynamic sizes of the target variable."""
         variable = self._named.vars[dst.base]
         is_slice = any(
             isinstance(index, Slice) for source in sources if isinstance(source, Access) for index in source.indices
@@ -86,14 +86,14 @@ class OperandTypes:
         return replace(target, shape=shape)
 
     def _can_bind(self, dim: Expr, extent: int | None) -> bool:
-        """Whether a size in this dimension can be such that it has the extent, as far as that is easily told."""
+        """Whether a size in this dimension can give it the extent, as far as that is easy to tell."""
         sizes = self._named.sizes
         return sizes.is_dynamic(dim) and (extent is None or not isinstance(dim, Ref) or extent <= sizes.at_most(dim))
 
     # --- indices --------------------------------------------------------------------------------------------------
 
     def require_indices(self, access: Access, variable: BoundVar, span: GraphPlace | None, loops: Around) -> None:
-        """Refuse indices that have no value, and those that are outside their bounds in some iteration."""
+        """Refuse indices that have no value, or are out of bounds in some iteration."""
         problem = part_problem(access, len(variable.shape)) if variable.decl is None else None
         if problem is not None:
             self._problems.report(Code.BAD_INDEXING, problem, span)
@@ -121,7 +121,7 @@ class OperandTypes:
                 raise ReportedError from error
 
     def _require_integer(self, name: str, span: GraphPlace | None) -> None:
-        """What ``t = op`` gave is known only now; declared variables have been judged."""
+        """Check the result of ``t = op``, whose type is known only now; declared variables were checked before."""
         found = self.variable(name, span)
         if found.shape or found.dtype.kind not in ("int", "uint"):
             message = f"{name!r} is used in an index, but it is {found.type}, not an integer scalar"
@@ -146,10 +146,10 @@ class OperandTypes:
         raise ReportedError
 
     def _bounded(self, access: Access, variable: BoundVar) -> Iterator[tuple[Index, int | None]]:
-        """The indices of an access with their bounds; None where a table grows without one."""
+        """The indices of an access with their bounds; None for a table that grows without bound."""
         decl = variable.decl
         if decl is None or not decl.is_indexed:
-            # How large a dynamic extent is, the run knows: only what is beyond its bound is outside for certain.
+            # A dynamic extent is known only at run time: for certain, only indices beyond its bound are outside.
             if self._named.is_at_bounds:
                 yield from zip(access.indices, self._named.shape(variable), strict=False)
             return
@@ -166,7 +166,7 @@ class OperandTypes:
             yield index, bound
 
     def _outside(self, loops: Around) -> StaticValue:
-        """What names are worth whichever turn of the loops it is."""
+        """The values of names that are the same in all iterations of the loops."""
         indices = {loop.index for loop in loops}
         return lambda name: None if name in indices else self._named.static(name)
 
@@ -182,7 +182,7 @@ class OperandTypes:
         return AccessType(found.dtype, found.shape, found.quant)
 
     def _common_type(self, operand: ModelRef, span: GraphPlace | None, loops: Around) -> TensorType | None:
-        """The one type of the tensors that ``model[...]`` names; where the run decides, of all that it can name."""
+        """The common type of the tensors that ``model[...]`` names; if decided at run time, of all that it can name."""
         first: TensorType | None = None
         missing = 0
         chosen = self._ranges.all(None, loops if operand.formatted else (), operand.name)
@@ -205,7 +205,7 @@ class OperandTypes:
         return first
 
     def _spelled_like(self, pattern: str) -> list[str]:
-        """The tensors of the model that a pattern can name."""
+        """The tensors of the model that match a pattern."""
         if pattern not in self._families:
             tensors = self._named.model.tensors.values() if self._named.model is not None else ()
             like = spelling(pattern)
@@ -213,7 +213,7 @@ class OperandTypes:
         return self._families[pattern]
 
     def _report_missing(self, operand: Operand, name: str, entry: Entry | None, span: GraphPlace | None) -> None:
-        """Report a tensor that the model does not have, once however many operands name it."""
+        """Report a tensor missing from the model, once for all operands that name it."""
         model = self._named.model
         key = name if model is not None else str(operand)
         if key in self._reported:
@@ -231,7 +231,7 @@ class OperandTypes:
     def _entry(
         self, access: Access, variable: BoundVar, pattern: str, span: GraphPlace | None, loops: Around
     ) -> TensorType | None:
-        """The first of the model tensors that an access of a prefix table can name, as far as that is static."""
+        """The first model tensor that an access of a prefix table can name, as far as that is static."""
         key = (str(access), tuple(map(id, loops)))
         if key not in self._seen:
             self._seen[key] = self._first_entry(access, variable, pattern, span, loops)
@@ -260,7 +260,7 @@ class OperandTypes:
         return first or self._possible_entry(variable, pattern)
 
     def _possible_entry(self, variable: BoundVar, pattern: str) -> TensorType | None:
-        """A tensor that a prefix table can name when the run decides; each can be quantized in its own way."""
+        """A tensor that a prefix table can name at run time; each may be quantized differently."""
         found = (model_entry(self._named.model, name) for name in self._spelled_like(pattern))
         types = (entry.type for entry in found if entry is not None)
         return next((one for one in types if one.dtype is variable.dtype and one.shape == variable.shape), None)
@@ -273,7 +273,7 @@ class OperandTypes:
 
 
 def index_expressions(index: Index) -> Iterator[Expr]:
-    """The expressions of an index."""
+    """The expressions in an index."""
     for expr in (index.value,) if isinstance(index, Single) else (index.start, index.end):
         if expr is not None:
             yield expr

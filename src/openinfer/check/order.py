@@ -1,12 +1,12 @@
-"""Names in the order of what they depend on."""
+"""Topological order of names."""
 
 from collections.abc import Callable, Iterable, Iterator
 
 
 def after_needs(every: Iterable[str], needs: Callable[[str], Iterable[str]]) -> Iterator[str]:
-    """Names, each after those it needs; they do not need each other in cycles.
+    """Names in dependency order: each after those it needs. There must be no cycles.
 
-    A stack of our own: a chain can be longer than Python likes.
+    Not recursive: a chain may exceed Python's limit.
 
     >>> needs = {"a": ["b", "c"], "b": ["c"], "c": []}
     >>> list(after_needs(needs, needs.__getitem__))

@@ -1,4 +1,4 @@
-"""Values of parameters as the graph writes them, converted to what op records expect."""
+"""Converts parameter values from graphs to the Python values that op records expect."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,15 +18,15 @@ from openinfer.ir.values import (
 from openinfer.ops import OpError
 
 ParamLookup = Callable[[str], Any]
-"""The value of a name that stands for a parameter, or None."""
+"""The parameter value that a name refers to, or None."""
 
 
 _PYTHON = {"True": "write true", "False": "write false", "None": "leave the parameter out"}
-"""What values of Python are here."""
+"""Python literals, and what to write instead."""
 
 
 def parameter(name: str, value: AttrValue, named: ParamLookup, size: Lookup) -> Any:
-    """The Python value of a parameter; ``named`` knows constants, ``size`` the sizes of the moment."""
+    """The Python value of a parameter; ``named`` looks up constants, ``size`` the current sizes."""
     match value:
         case VarValue(variable):
             found = named(variable)

@@ -1,4 +1,4 @@
-"""What checking has found so far, and what it says about names it does not know."""
+"""Collects the problems of a check, with advice for unknown names."""
 
 from collections.abc import Iterable
 
@@ -8,13 +8,13 @@ _MOST_ADVISED = 20
 
 
 class ReportedError(Exception):
-    """Something cannot be judged, because what it depends on has been reported already."""
+    """Checking cannot continue, because it depends on something that has already been reported."""
 
 
 class Problems:
-    """Diagnostics in the order they were found.
+    """Diagnostics in the order in which they were found.
 
-    Looking for the nearest name costs more than everything else a problem costs, so only the first ones get that.
+    Searching for the nearest name is by far the most expensive part of a problem, so only the first ones get it.
     """
 
     def __init__(self) -> None:
@@ -26,15 +26,15 @@ class Problems:
         self.found.append(Diagnostic(code, message, span, advice))
 
     def nearest(self, name: str, *candidates: Iterable[str]) -> str | None:
-        """Advice that names the nearest candidates; none after the first few times."""
+        """Advice that names the nearest candidates; None after the first problems."""
         return nearest(name, [one for group in candidates for one in group]) if self.may_search() else None
 
     def may_search(self) -> bool:
-        """Whether this problem is among the first few, whose advice may take a search."""
+        """Whether this problem is one of the first, whose advice may take a search."""
         self._advised += 1
         return self._advised <= _MOST_ADVISED
 
     @property
     def has_errors(self) -> bool:
-        """Whether something was found that is more than a warning."""
+        """Whether there is a problem that is more than a warning."""
         return any(not problem.code.is_warning for problem in self.found)

@@ -1,18 +1,18 @@
-"""What blocks touch through the blocks they run: sets that many blocks have nearly the same of.
+"""The variables that blocks touch, including through the blocks they run, as bit sets.
 
-A set is an integer with a bit for each variable. A graph may have thousands of blocks that each touch thousands of
-variables, one through the other: as sets of names these would need the square of the text.
+A set is an integer with one bit per variable. A graph may have thousands of blocks that each touch thousands of
+variables through one another; as sets of names, these would take memory quadratic in the size of the text.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 MOST_REACHED = 1 << 30
-"""How many blocks, times variables, a graph may have."""
+"""The maximum number of blocks times variables in a graph."""
 
 
 class NameBits:
-    """Names as bits of integers, in their own order.
+    """Maps names, in sorted order, to bits of integers.
 
     >>> bits = NameBits(["y", "x", "z"])
     >>> bits.of(["z", "x"]), bits.names(5), 5 & bits.of("y")
@@ -24,7 +24,7 @@ class NameBits:
         self._places = {name: place for place, name in enumerate(self._names)}
 
     def of(self, names: Iterable[str]) -> int:
-        """The bits of some names; those that it does not know have none."""
+        """The bit set of some names; unknown names are ignored."""
         places = [self._places[name] for name in names if name in self._places]
         if len(places) < 8:
             return sum(1 << place for place in set(places))
@@ -34,11 +34,11 @@ class NameBits:
         return int.from_bytes(found, "little")
 
     def names(self, bits: int) -> list[str]:
-        """The names of some bits, in order."""
+        """The names in a bit set, in order."""
         return list(self.each(bits))
 
     def each(self, bits: int) -> Iterator[str]:
-        """The names of some bits, one after the other."""
+        """Iterate over the names in a bit set."""
         digits = f"{bits:b}"[::-1]
         place = digits.find("1")
         while place >= 0:
@@ -46,24 +46,24 @@ class NameBits:
             place = digits.find("1", place + 1)
 
     def has(self, bits: int, name: str) -> bool:
-        """Whether a name is among some bits."""
+        """Whether a name is in a bit set."""
         return bool(bits & self.of((name,)))
 
 
 @dataclass(frozen=True)
 class Effects:
-    """The variables a node reads and writes, everything inside it included; and the blocks it runs."""
+    """The variables that a node reads and writes, including everything inside it, and the blocks it runs."""
 
     reads: frozenset[str] = frozenset()
     writes: frozenset[str] = frozenset()
     indexing: frozenset[str] = frozenset()
-    """Those that index expressions and loop bounds read."""
+    """The variables that index expressions and loop bounds read."""
     calls: frozenset[str] = frozenset()
-    """The blocks that it runs, whose own effects are not among these: ``Reached`` adds them."""
+    """The blocks that it runs. Their effects are not included; ``Reached`` adds them."""
 
     @property
     def touches(self) -> frozenset[str]:
-        """Both."""
+        """The variables that it reads or writes."""
         return self.reads | self.writes
 
     def __or__(self, other: "Effects") -> "Effects":
@@ -77,14 +77,14 @@ class Effects:
 
 @dataclass(frozen=True)
 class Reach:
-    """The variables that something reads and writes, with every block it runs, as bits."""
+    """The variables read and written, including by all blocks that are run, as bit sets."""
 
     reads: int = 0
     writes: int = 0
 
     @property
     def touches(self) -> int:
-        """Both."""
+        """The variables read or written."""
         return self.reads | self.writes
 
     def __or__(self, other: "Reach") -> "Reach":
@@ -93,25 +93,25 @@ class Reach:
 
 @dataclass(frozen=True)
 class Reached:
-    """What each block reads and writes, the blocks that it runs included."""
+    """The variables that each block reads and writes, including through the blocks it runs."""
 
     bits: NameBits
     blocks: Mapping[str, Reach]
 
     def called(self, effects: Effects) -> Reach:
-        """What the blocks do that some nodes run."""
+        """The reach of the blocks that some nodes run."""
         found = Reach()
         for name in effects.calls:
             found |= self.blocks[name]
         return found
 
     def of(self, effects: Effects) -> Reach:
-        """What some nodes do, and the blocks that they run."""
+        """The reach of some nodes, including the blocks that they run."""
         own = Reach(self.bits.of(effects.reads), self.bits.of(effects.writes))
         return own | self.called(effects) if effects.calls else own
 
     def whole(self, effects: Effects) -> Effects:
-        """The effects of some nodes with those of the blocks that they run among their own."""
+        """The effects of some nodes, including those of the blocks that they run."""
         if not effects.calls:
             return effects
         found = self.called(effects)

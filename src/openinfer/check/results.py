@@ -1,4 +1,4 @@
-"""What a step gives back: the values of a graph's outputs together."""
+"""The results of a step: the values of a graph's outputs."""
 
 from collections.abc import Iterable, Iterator
 from typing import SupportsIndex, overload
@@ -8,7 +8,7 @@ from openinfer.ops import Array
 
 
 class Outputs(tuple[Array, ...]):
-    """The outputs of a step: a tuple of arrays in the order of ``return``, each of them also under its name.
+    """The outputs of a step: a tuple of arrays in the order of ``return``, which can also be looked up by name.
 
     >>> import numpy as np
     >>> out = Outputs({"y": np.ones(2), "n": np.array(3)}.items())
@@ -20,18 +20,18 @@ class Outputs(tuple[Array, ...]):
     names: tuple[str, ...]
 
     def __new__(cls, values: Iterable[tuple[str, Array]]) -> "Outputs":
-        """Values with their names."""
+        """Create outputs from pairs of name and value."""
         pairs = list(values)
         found = super().__new__(cls, (value for _, value in pairs))
         found.names = tuple(name for name, _ in pairs)
         return found
 
     def keys(self) -> tuple[str, ...]:
-        """The names, so that ``dict(outputs)`` works."""
+        """The names of the outputs, which makes ``dict(outputs)`` work."""
         return self.names
 
     def items(self) -> Iterator[tuple[str, Array]]:
-        """The names with their values."""
+        """Pairs of name and value."""
         return zip(self.names, self, strict=True)
 
     @overload
@@ -56,6 +56,6 @@ class Outputs(tuple[Array, ...]):
 
 
 def given_back(pairs: Iterable[tuple[str, Array]]) -> Array | Outputs:
-    """The one output of a step, or all of them."""
+    """The only output of a step, or all of them if there are several."""
     found = Outputs(pairs)
     return found[0] if len(found) == 1 else found

@@ -1,7 +1,7 @@
-"""Persistent memory as a model file: plain variables under their names, tables under ``NAME.table[.INDEX...]``.
+"""Persistent memory as a model file: plain variables by name, tables as ``NAME.table[.INDEX...]``.
 
-The simulator and compiled code write and read the same files, so that one can go on where the other has stopped. A file
-has the SHA-256 of all its other bytes, so that no changed bit goes unnoticed.
+The simulator and compiled code write and read the same files, so that one can continue where the other stopped. A file
+contains the SHA-256 of all its other bytes, so that every changed bit is detected.
 """
 
 import io
@@ -28,17 +28,17 @@ from openinfer.tensor import Tensor
 _SIGNATURE = "openinfer.state"
 _CHECKSUM = "openinfer.state.sha256"
 _NO_CHECKSUM = "0" * 64
-"""What stands in the place of the checksum while it is computed."""
+"""The placeholder for the checksum while it is computed."""
 _TABLE = ".table"
 _ROOM = 1 << 28
 _ROOM_FOR_EACH_BYTE = 64
-"""The most bytes that a state of many matrices can claim: a constant, and a multiple of its own size."""
+"""The maximum memory of a state with many matrices: a constant plus a multiple of its file size."""
 MatrixKey = tuple[int, ...]
-"""The indices that choose a matrix of a table; none where it is one grid."""
+"""The indices that select a matrix of a table; empty if the table is a single grid."""
 Plain = Mapping[str, Array]
 Tables = Mapping[str, Mapping[MatrixKey, Array]]
 Fits = Callable[[str, MatrixKey, tuple[int, ...]], bool]
-"""Whether an array of a shape can be what a table holds under a key."""
+"""Whether a table can hold an array of a shape under a key."""
 
 
 def _persistent(bound: BoundGraph) -> list[BoundVar]:
@@ -46,7 +46,7 @@ def _persistent(bound: BoundGraph) -> list[BoundVar]:
 
 
 def signature(bound: BoundGraph) -> str:
-    """What two graphs that can exchange states have in common: the types of their persistent variables."""
+    """What graphs that can exchange states have in common: a hash of the types of their persistent variables."""
     lines = []
     for variable in sorted(_persistent(bound), key=lambda one: one.name):
         decl = variable.decl
@@ -85,7 +85,7 @@ def saved_bytes(bound: BoundGraph, plain: Plain, tables: Tables) -> bytes:
 
 
 def save(bound: BoundGraph, plain: Plain, tables: Tables, path: str | os.PathLike[str]) -> None:
-    """A state as a file, which appears complete or not at all."""
+    """Write a state to a file, atomically."""
     given: object = path
     if not isinstance(given, str | os.PathLike):
         message = f"a state is written to a path, not to {type(given).__name__}"
@@ -96,7 +96,7 @@ def save(bound: BoundGraph, plain: Plain, tables: Tables, path: str | os.PathLik
 def loaded(
     bound: BoundGraph, state: bytes | bytearray | str | os.PathLike[str], fits: Fits
 ) -> tuple[dict[str, Array], dict[str, dict[MatrixKey, Array]]]:
-    """The plain variables and tables of a saved state, all of which fit the graph."""
+    """The plain variables and tables of a saved state, checked to fit the graph."""
     if isinstance(state, str | os.PathLike):
         return _read(bound, fits, os.fspath(state), os.fspath(state))
     given: object = state
@@ -124,7 +124,7 @@ def _read(
     except ExecutionError:
         raise
     except OpenInferError as error:
-        # A temporary file of our own is gone, and its name means nothing to the user.
+        # The temporary file is gone, and its name would mean nothing to the user.
         found = [one if path == name else replace(one, span=FileSpan(name)) for one in error.diagnostics]
         raise ExecutionError(*found) from error
 
@@ -160,7 +160,7 @@ def _contents(
 
 
 def _require_checksum(model: ModelLoader, name: str) -> None:
-    """Refuse a file with another bit than was written."""
+    """Refuse a file in which any bit has changed."""
     stored = model.metadata.get(_CHECKSUM)
     if not isinstance(stored, str):
         raise _misfit(name, "it has no checksum: it is damaged, or was saved by an earlier version")
@@ -176,7 +176,7 @@ def _require_checksum(model: ModelLoader, name: str) -> None:
 def _require_backed(variable: BoundVar, parts: Mapping[MatrixKey, Array], file_size: int, name: str) -> None:
     """Refuse keys so large that a few bytes would claim much memory: matrices have room for all keys below theirs.
 
-    Where all indices have bounds, the graph itself says how much memory that is.
+    If all indices have bounds, the graph itself limits the memory.
     """
     assert variable.decl is not None
     if not parts or set(variable.decl.table_indices) <= set(variable.fixed):
@@ -190,7 +190,7 @@ def _require_backed(variable: BoundVar, parts: Mapping[MatrixKey, Array], file_s
 
 
 def _require_complete(wanted: Mapping[str, BoundVar], plain: Mapping[str, Array], tables: Tables, name: str) -> None:
-    """Refuse a state without a value that every saved one has; of matrices chosen by indices there may be none."""
+    """Refuse a state that lacks a value; only tables of matrices chosen by indices may be empty."""
     for variable in wanted.values():
         assert variable.decl is not None
         is_optional = set(variable.decl.auto_dim) != set(variable.decl.table_indices) and variable.decl.auto_dim
@@ -199,7 +199,7 @@ def _require_complete(wanted: Mapping[str, BoundVar], plain: Mapping[str, Array]
 
 
 def _key(text: str) -> tuple[int, ...] | None:
-    """The indices of ``.0.12``; None where the text is no such thing, or not as it is written."""
+    """The indices in ``.0.12``; None if the text is not in this canonical form."""
     first, *parts = text.split(".")
     if first or not all(part.isascii() and part.isdigit() and len(part) < 16 for part in parts):
         return None

@@ -1,4 +1,4 @@
-"""The values of sizes: the caller's, then the ``sizes`` section, then the model's variables, then integer metadata."""
+"""Resolves sizes: from the caller, the ``sizes`` section, the model's variables, or integer metadata, in this order."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
@@ -17,15 +17,15 @@ from openinfer.oinf.model import ModelLoader
 
 Lookup = Callable[[str], int]
 LARGEST = 1 << 47
-"""No size is larger than what a machine can address."""
+"""The largest size: the limit of what a machine can address."""
 _LARGEST_BETWEEN = 1 << 4096
-"""Nor is any number on the way to a size larger than this."""
+"""The largest intermediate result in computing a size."""
 _MOST_SAMPLES = 64
 _VARYING = dict.fromkeys(("None", "dynamic", "any"), VARYING)
 
 
 class SizeError(Exception):
-    """A size that has no value, in words."""
+    """A size that has no value; the message says why."""
 
     def __init__(self, code: Code, message: str, advice: str | None = None) -> None:
         super().__init__(message)
@@ -35,7 +35,7 @@ class SizeError(Exception):
 
 
 class Sizes:
-    """The sizes of one graph. ``fixed`` never change; ``bounds`` are the largest values of dynamic ones."""
+    """The sizes of a graph. ``fixed`` ones never change; ``bounds`` are the maximum values of dynamic ones."""
 
     def __init__(self, graph: Graph, model: ModelLoader | None, given: Mapping[str, int], problems: Problems) -> None:
         self._graph = graph
@@ -44,7 +44,7 @@ class Sizes:
         self._problems = problems
         self._broken: set[str] = set()
         self.missing: dict[str, None] = {}
-        """Sizes that were asked for and have no value, in the order of asking."""
+        """Sizes that were looked up and have no value, in order of lookup."""
         self.fixed: dict[str, int] = {}
         self.bounds: dict[str, int] = {}
         self._resolve_given()
@@ -64,7 +64,7 @@ class Sizes:
                 self.fixed[name] = number
 
     def _require_mentioned(self) -> None:
-        """Refuse names that neither the graph nor the model has: a misspelt one would silently change nothing."""
+        """Refuse names that neither the graph nor the model has: a misspelt one would silently have no effect."""
         known = dict.fromkeys((*self._graph.sizes, *mentioned_sizes(self._graph)))
         if self._model is not None:
             known |= dict.fromkeys((*self._model.sizevars, *self._model.metadata_info))
@@ -78,12 +78,12 @@ class Sizes:
                 self._broken.add(name)
 
     def _in_order(self) -> Iterator[str]:
-        """The sizes of the section, each after those it depends on; validation has excluded cycles."""
+        """The declared sizes in dependency order; validation has excluded cycles."""
         declared = self._graph.sizes
         return after_needs(declared, lambda size: [one for one in names(declared[size].value) if one in declared])
 
     def _resolve_declared(self, name: str) -> None:
-        """Settle a size of the section; what the caller gives comes before what the graph says."""
+        """Resolve a declared size; the caller's value takes precedence over the graph's."""
         decl = self._graph.sizes[name]
         if name in self._broken or (name in self.fixed and decl.relation == ":="):
             return
@@ -111,7 +111,7 @@ class Sizes:
         return value
 
     def lookup(self, name: str) -> int:
-        """The value of a settled size, or the bound of a dynamic one."""
+        """The value of a resolved size, or the bound of a dynamic one."""
         found = self.get(name)
         if found is None and self._model is not None and name in self._model.metadata_info:
             kind = self._model.metadata_info[name].type_name
@@ -128,7 +128,7 @@ class Sizes:
         return found
 
     def get(self, name: str) -> int | None:
-        """The value or bound of a size, or None; one whose declaration is wrong cannot be asked for."""
+        """The value or bound of a size, or None; raises if its declaration is wrong."""
         if name in self._broken:
             raise ReportedError
         if name in self.bounds:
@@ -149,7 +149,7 @@ class Sizes:
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 
     def known(self) -> Iterator[str]:
-        """Every name that has a value."""
+        """All names that have a value."""
         yield from self.fixed
         yield from self.bounds
         if self._model is not None:
@@ -161,13 +161,13 @@ class Sizes:
         return dimension(expr, {}, self.lookup)
 
     def is_dynamic(self, expr: Expr) -> bool:
-        """Whether a dynamic size occurs in an expression."""
+        """Whether an expression contains a dynamic size."""
         return any(name in self.bounds for name in names(expr))
 
     def sample(self, dimensions: Iterable[Expr]) -> dict[str, int] | None:
-        """Other values for the dynamic sizes, near their bounds and apart from each other, that all dimensions have.
+        """Other values for the dynamic sizes, near their bounds and distinct, for which all dimensions have values.
 
-        A graph whose types fit at the bounds only by accident does not fit there.
+        A graph whose types match at the bounds only by coincidence does not match there.
         """
         if not self.bounds or all(bound < 2 for bound in self.bounds.values()):
             return None
@@ -181,13 +181,13 @@ class Sizes:
         for distance in range(1, _MOST_SAMPLES + 1):
             steps = count(distance)
             yield {name: max(1, bound - next(steps)) for name, bound in self.bounds.items()}
-        # Where a dimension divides by more than that, fractions of the bound divide as it does.
+        # If a dimension divides by more than that, fractions of the bound keep it divisible.
         for divisor in (2, 3, 4, 5, 7, 8):
             yield {name: max(1, bound // divisor) for name, bound in self.bounds.items()}
 
 
 def trial_sizes(bounds: Mapping[str, int]) -> list[dict[str, int]]:
-    """Values of dynamic sizes to try code with: at the bounds, below them and apart from each other, at 1 and at 0.
+    """Trial values of the dynamic sizes: at the bounds, below them and distinct, at 1 and at 0.
 
     >>> trial_sizes({"T": 8})
     [{'T': 8}, {'T': 5}, {'T': 1}, {'T': 0}]
@@ -200,7 +200,7 @@ def trial_sizes(bounds: Mapping[str, int]) -> list[dict[str, int]]:
 
 
 def mentioned_sizes(graph: Graph) -> list[str]:
-    """The names in a graph's dimensions, bounds, indices and parameters: each is a size where nothing hides it.
+    """The names in a graph's dimensions, bounds, indices and parameters; each is a size unless shadowed.
 
     >>> from openinfer.lang import graph
     >>> mentioned_sizes(graph("dynamic { x: f32[B]; } block entry { loop l (i in 0..L) { barrier; } return x; }"))
@@ -229,7 +229,7 @@ def _names_in(parts: Iterable[object]) -> Iterator[str]:
 
 
 def _integer(value: Any) -> int | None:
-    """An integer of Python or NumPy."""
+    """The value of a Python or NumPy integer; None for anything else."""
     try:
         return None if isinstance(value, bool) else index(value)
     except TypeError:
@@ -245,7 +245,7 @@ def _has_value(expr: Expr, values: Mapping[str, int], lookup: Lookup) -> bool:
 
 
 def dimension(expr: Expr, values: Mapping[str, int], lookup: Lookup) -> int:
-    """The value of an expression as a dimension: it divides evenly and is not negative."""
+    """The value of an expression as a dimension, which must divide evenly and not be negative."""
     value = evaluate_evenly(expr, values, lookup)
     if value < 0:
         raise SizeError(Code.BAD_SHAPE, f"the dimension '{expr}' is {value}")
@@ -255,7 +255,7 @@ def dimension(expr: Expr, values: Mapping[str, int], lookup: Lookup) -> int:
 
 
 def evaluate_evenly(expr: Expr, values: Mapping[str, int], lookup: Lookup) -> int:
-    """The value of an expression over sizes, refusing divisions that leave something over."""
+    """The value of an expression over sizes; divisions with a remainder are refused."""
     match expr:
         case Num(value):
             return value

@@ -1,8 +1,8 @@
-"""Blocks with parameters, specialised: a copy for each choice of prefix tables and of sizes that only the block has.
+"""Specializes blocks with parameters: one copy for each combination of prefix tables and of sizes private to the block.
 
-In the result every parameter is a tensor or an index, and the variables of a block have names that nothing else has:
-``layer.h``. The first copy has the name of its block and keeps the indices of its nodes; further ones are called
-``layer.2`` and so on, with indices behind all others.
+In the result every parameter is a tensor or an index, and the variables of a block have unique names such as
+``layer.h``. The first copy keeps the name of its block and the indices of its nodes; further ones are called
+``layer.2`` and so on, with indices after all others.
 """
 
 from collections.abc import Iterator, Mapping
@@ -41,9 +41,9 @@ from openinfer.ir.rules import blocks_run
 from openinfer.loops.dim import Dim, expr_of
 
 MOST_COPIES = 10_000
-"""How many copies all blocks together may have."""
+"""The maximum number of copies of all blocks together."""
 MOST_DEEP = 200
-"""How deep blocks may call each other whose types depend on their calls."""
+"""The maximum depth of calls among blocks whose types depend on their calls."""
 
 
 @dataclass(frozen=True)
@@ -52,11 +52,11 @@ class Specialised:
 
     graph: Graph
     origins: Mapping[int, int]
-    """For nodes of further copies of a block, those of the block itself, both by their indices."""
+    """For nodes of further copies, the original node; both by index."""
 
 
 def specialised(graph: Graph, named: Named, problems: Problems) -> Specialised | None:
-    """The graph with a block for each types that a block with parameters is called with; None if that fails."""
+    """Specialize every block with parameters for the types it is called with; None if that fails."""
     if all(block.params is None for block in graph.blocks.values()):
         return Specialised(graph, {})
     found = _Specialising(graph, named, problems).run()
@@ -65,18 +65,18 @@ def specialised(graph: Graph, named: Named, problems: Problems) -> Specialised |
 
 @dataclass(frozen=True)
 class _Choice:
-    """What a copy is made for: the tables of its parameters, and the values of its own sizes."""
+    """What a copy is specialized for: the tables of its parameters, and the values of its private sizes."""
 
     tables: Mapping[str, str] = field(default_factory=dict)
     sizes: Mapping[str, Expr] = field(default_factory=dict)
 
     def key(self, block: str) -> tuple[object, ...]:
-        """What copies are compared by."""
+        """The key that identifies equal copies."""
         return (block, tuple(self.tables.items()), tuple((name, str(size)) for name, size in self.sizes.items()))
 
 
 class _Specialising:
-    """Copies blocks as their calls are met: first those in blocks without parameters, then those in copies."""
+    """Copies blocks as calls are found: first in blocks without parameters, then in the copies."""
 
     def __init__(self, graph: Graph, named: Named, problems: Problems) -> None:
         self._graph = graph
@@ -85,7 +85,7 @@ class _Specialising:
         self._copies: dict[tuple[object, ...], Block] = {}
         self._counts: dict[str, int] = {}
         self._targets: dict[int, BlockCall] = {}
-        """By the index of a node: the call of a copy that it becomes."""
+        """For each call, by node index, the call of a copy that replaces it."""
         self._numbers = count(graph.node_count)
         self._origins: dict[int, int] = {}
         self._callers = {name: node for node in reversed([*graph.walk()]) for name in blocks_run(node)}
@@ -93,7 +93,7 @@ class _Specialising:
         self._waiting: list[Block] = []
 
     def run(self) -> Specialised:
-        """The graph of all copies."""
+        """Specialize until no calls are left."""
         plain = [block for block in self._graph.blocks.values() if block.params is None]
         self._add_closed()
         self._waiting += plain
@@ -111,7 +111,7 @@ class _Specialising:
         return Specialised(found, self._origins)
 
     def _add_closed(self) -> None:
-        """Blocks whose types do not depend on who calls them have one copy, whether or not anything does."""
+        """Copy, once, the blocks whose types do not depend on their callers, whether they are called or not."""
         for block in self._graph.blocks.values():
             kinds = {param.kind for param in block.params or ()}
             is_open = block.params is None or BlockParamKind.PREFIX in kinds or any(self._own_sizes(block))
@@ -130,8 +130,8 @@ class _Specialising:
     # --- types ----------------------------------------------------------------------------------------------------
 
     def _type(self, blocks: list[Block]) -> None:
-        """Walk blocks with the dynamic sizes as symbols; calls are resolved on the way."""
-        # Branches lead somewhere; what is there has been walked before.
+        """Type blocks with symbolic dynamic sizes; calls are resolved along the way."""
+        # Branch targets must exist; their contents have been checked before.
         others = {name: Block(name, ()) for name, block in self._graph.blocks.items() if block.params is None}
         graph = Graph(self._graph.sizes, self._graph.vars, others | {block.name: block for block in blocks})
         temporaries = {node.kind.name for node in graph.walk() if isinstance(node.kind, Assign)}
@@ -143,7 +143,7 @@ class _Specialising:
         Typing(graph, named, effects, self._problems, self._resolve).run()
 
     def _resolve(self, node: Node, kind: BlockCall, operands: OperandTypes, loops: Around) -> None:
-        """A call of a block becomes that of a copy."""
+        """Redirect the call of a block to a copy."""
         block = self._graph.blocks[kind.block]
         assert block.params is not None
         given = dict(zip((param.name for param in block.params), kind.args, strict=True))
@@ -157,7 +157,7 @@ class _Specialising:
         self._targets[node.index] = BlockCall(copy.name, args, kind.outputs)
 
     def _own_sizes(self, block: Block) -> Iterator[str]:
-        """The sizes that a block is given by its arguments: those in its types that the graph does not have."""
+        """The sizes that a block's arguments determine: those in its parameter types that the graph does not define."""
         dims = (dim for param in block.params or () for dim in param.dims)
         found = dict.fromkeys(name for dim in dims for name in names(dim))
         return (name for name in found if self._named.sizes.get(name) is None)
@@ -165,7 +165,7 @@ class _Specialising:
     def _sizes_of(
         self, block: Block, given: Mapping[str, CallArgument], node: Node, operands: OperandTypes, loops: Around
     ) -> dict[str, Expr]:
-        """The values of a block's own sizes: each is the extent of an argument where it is a whole dimension."""
+        """The values of a block's private sizes: extents of arguments whose dimension is just that size."""
         own = set(self._own_sizes(block))
         found: dict[str, Expr] = {}
         for param in block.params or () if own else ():
@@ -184,7 +184,7 @@ class _Specialising:
         return found
 
     def _require_visible(self, block: Block, sizes: Mapping[str, Expr], node: Node) -> None:
-        """Refuse a dynamic size that a name in the block would hide."""
+        """Refuse a dynamic size that a name in the block would shadow."""
         hiding = {one.kind.index for one in walk(block.nodes) if isinstance(one.kind, Loop)}
         hiding |= {*block.indices, *self._graph.vars}
         for name, size in sizes.items():
@@ -233,7 +233,7 @@ class _Specialising:
         return BlockCall(kind.block, args, tuple(map(renaming.access, kind.outputs)))
 
     def _numbered(self, nodes: tuple[Node, ...], originals: tuple[Node, ...], *, is_first: bool) -> tuple[Node, ...]:
-        """The nodes of a copy: each is known by the uuid of the node it is a copy of."""
+        """The nodes of a copy; each keeps the uuid of its original."""
         found = []
         for node, original in zip(nodes, originals, strict=True):
             index = original.index if is_first else next(self._numbers)

@@ -1,4 +1,4 @@
-"""Dynamic sizes during a step: bound by the first values that have them, and the same from then on."""
+"""Dynamic sizes during a step: bound by the first values that have them, and fixed from then on."""
 
 from collections.abc import Iterable, Mapping
 
@@ -13,7 +13,7 @@ from openinfer.ops import OpError, Shape, TensorType
 
 
 class StepSizes:
-    """The sizes of one step: those of the bound graph, and dynamic ones as they become known."""
+    """The sizes of one step: those of the bound graph, and dynamic ones once they are known."""
 
     def __init__(self, bound: BoundGraph, dynamic: Mapping[str, int] | None = None) -> None:
         self._bound = bound
@@ -22,11 +22,11 @@ class StepSizes:
         self.dynamic: dict[str, int] = dict(dynamic or {})
 
     def forked(self) -> "StepSizes":
-        """The same sizes for a consumer. What it binds is its own, so that no schedule decides what entry knows."""
+        """A copy of the sizes for a consumer. What it binds stays its own, so entry does not depend on the schedule."""
         return StepSizes(self._bound, self.dynamic)
 
     def join(self, other: "StepSizes", block: str) -> None:
-        """Entry awaits a consumer: what each of them bound must agree."""
+        """Merge the sizes of a consumer that entry awaits; both must agree."""
         for name, value in other.dynamic.items():
             own = self.dynamic.setdefault(name, value)
             if own != value:
@@ -34,7 +34,7 @@ class StepSizes:
                 raise SizeError(Code.SIZE_CONFLICT, message)
 
     def lookup(self, name: str) -> int:
-        """The value of a size now."""
+        """The current value of a size."""
         if name in self._fixed:
             return self._fixed[name]
         value = self.dynamic.get(name)
@@ -47,7 +47,7 @@ class StepSizes:
         return value
 
     def shape(self, variable: BoundVar) -> Shape:
-        """The shape of a variable now."""
+        """The current shape of a variable."""
         if not variable.is_dynamic:
             return variable.shape
         try:
@@ -58,7 +58,7 @@ class StepSizes:
             raise OpError(error.code, f"{variable.name!r} has no shape yet: {error.message}") from error
 
     def agree(self, variable: BoundVar, shape: Shape, what: str) -> None:
-        """A value of this shape becomes the variable's: bind sizes that it is the first to have, compare the rest."""
+        """Match a value's shape with a variable: bind the sizes that it determines, and compare the rest."""
         if variable.dims is None:
             self._agree_with_inferred(variable, shape, what)
             return
@@ -69,7 +69,7 @@ class StepSizes:
         if len(shape) != len(variable.dims):
             raise _disagreement(variable, shape, what)
         pairs = list(zip(variable.dims, shape, strict=True))
-        # One dimension may bind what another one, such as T*U, needs to know first.
+        # One dimension may bind a size that another one, such as T*U, needs first.
         alone = [pair for pair in pairs if self._sizes_in(pair[0]) < 2]
         sums = [pair for pair in pairs if self._sizes_in(pair[0]) > 1]
         for dim, extent in alone:
@@ -84,10 +84,10 @@ class StepSizes:
         return len({name for name in names(dim) if name in self._bounds})
 
     def agree_together(self, shapes: Mapping[str, Shape], *, complete: bool = True) -> None:
-        """Values of these shapes are the inputs of a step: the sizes are those that all of them have together.
+        """Match the shapes of a step's inputs, solving for the sizes that all of them determine together.
 
-        In which order they were inserted, or are declared, does not matter. A size that they leave open is an error,
-        unless they are not all inputs yet.
+        The order of insertion or declaration does not matter. A size left undetermined is an error, unless these are
+        not all of the inputs yet.
         """
         variables = [self._bound.vars[name] for name in self._bound.vars if name in shapes]
         for variable in variables:
@@ -98,7 +98,7 @@ class StepSizes:
             for variable in variables
             for dim, extent in zip(variable.dims or (), shapes[variable.name], strict=True)
         ]
-        # Those that are a size and nothing else come first: what disagrees with them is the sum, not its terms.
+        # Dimensions that are just a size come first, so that errors point to sums that disagree, not to their terms.
         self._solve(sorted(equations, key=lambda one: not isinstance(one[1], Ref)))
         unknown = self._unknown(dim for _, dim, _ in equations)
         if complete and unknown:
@@ -111,7 +111,7 @@ class StepSizes:
                     raise _located(variable, error) from error
 
     def require_possible(self, variable: BoundVar, shape: Shape, what: str) -> None:
-        """Refuse a shape that a variable can never have, whatever other values say about its dynamic sizes."""
+        """Refuse a shape that a variable can never have, whatever other values determine about its dynamic sizes."""
         if variable.dims is None or not variable.is_dynamic or len(shape) != len(variable.dims):
             self.agree(variable, shape, what)
             return
@@ -133,7 +133,7 @@ class StepSizes:
         return sorted({name for dim in dims for name in names(dim) if name in self._bounds} - self.dynamic.keys())
 
     def _solve(self, equations: list[tuple[BoundVar, Expr, int]]) -> None:
-        """Give sizes the values that equations have: those with one unknown first, then lines that cross."""
+        """Solve equations for sizes: first those with one unknown, then linear systems."""
         while True:
             for variable, dim, extent in equations:
                 try:
@@ -166,7 +166,7 @@ class StepSizes:
         return _located(known[0][0], OpError(Code.SIZE_CONFLICT, message, advice=advice))
 
     def _agree_with_inferred(self, variable: BoundVar, shape: Shape, what: str) -> None:
-        """A temporary that ops give its type has one shape in all of a step; no op of them may have run before."""
+        """Match the shape of a temporary typed by ops: it has one shape per step, even if no op has written it yet."""
         if len(shape) == len(variable.shape):
             pairs = [(expr_of(wanted), extent) for wanted, extent in zip(variable.shape, shape, strict=True)]
             while any(self._settle(variable, *pair) for pair in pairs):
@@ -175,7 +175,7 @@ class StepSizes:
             raise _disagreement(variable, shape, what, self.dynamic)
 
     def _settle(self, variable: BoundVar, dim: Expr, extent: int) -> bool:
-        """Bind the only size of a dimension that is not known yet, if that is so."""
+        """Bind the unknown size of a dimension, if there is exactly one."""
         unknown = {name for name in names(dim) if name in self._bounds and name not in self.dynamic}
         if len(unknown) != 1:
             return False
@@ -191,7 +191,7 @@ class StepSizes:
             raise _disagreement(variable, shape, what, self.dynamic if self._sizes_in(dim) else None)
 
     def _bind(self, name: str, dim: Expr, extent: int, variable: BoundVar) -> None:
-        """Solve ``dim == extent`` for the one size that is not known yet."""
+        """Solve ``dim == extent`` for the only unknown size."""
         value = solved(dim, name, extent, self.dynamic, self.lookup, self._bounds[name])
         if value is None or not 0 <= value <= self._bounds[name]:
             found = "no value" if value is None else str(value)
@@ -201,7 +201,7 @@ class StepSizes:
 
 
 def _span(dim: Expr, least: Mapping[str, int], most: Mapping[str, int]) -> tuple[int, int] | None:
-    """The least and the most that a dimension can be; None where it divides."""
+    """The minimum and maximum of a dimension; None if it divides."""
     match dim:
         case Num(value):
             return value, value
@@ -229,6 +229,6 @@ def _inserted(variable: BoundVar) -> str:
 
 
 def _located(variable: BoundVar, error: OpError) -> ExecutionError:
-    """What is wrong with an input, at its declaration."""
+    """The error for an input, located at its declaration."""
     span = variable.decl.span if variable.decl else None
     return ExecutionError(Diagnostic(error.code, error.message, span, error.advice))

@@ -1,7 +1,7 @@
-"""Every node of a graph typed, at one choice of the dynamic sizes.
+"""Types every node of a graph, for one choice of the dynamic sizes.
 
-The walk follows program order. A variable whose own declaration is wrong has been reported already; nodes that touch
-it are passed over.
+The walk follows program order. A variable with a wrong declaration has already been reported; nodes that use it are
+skipped.
 """
 
 from collections.abc import Callable, Iterable, Set
@@ -54,7 +54,7 @@ TOO_DEEP_ADVICE = "declare the result with a size of its own as its dimension"
 
 
 class Typing:
-    """One walk over a graph with the dynamic sizes at given values."""
+    """One walk over a graph, with given values of the dynamic sizes."""
 
     def __init__(
         self, graph: Graph, named: Named, effects: EffectsOf, problems: Problems, resolve: ResolveCall | None = None
@@ -67,19 +67,19 @@ class Typing:
         self._named = named
         self._problems = problems
         self._resolve = resolve
-        """What is done with calls before their blocks have types; else they are typed."""
+        """Handles calls before their blocks are typed; None to type the calls themselves."""
         self._operands = OperandTypes(named, graph.vars, problems)
         self._op_types = OpTypes(graph, named, self._operands, problems)
         self._calls = CallTypes(named, self._operands, problems)
         self._unassigned = set(named.temporaries)
         self._waiting = effects.reached.bits.of(named.temporaries)
-        """The same as bits."""
+        """The same as a bit set."""
         self._in_entry = True
         self._own: frozenset[str] | None = None
-        """The variables of the block that is walked, if it is one that is called."""
+        """The variables of the current block, if it is one that is called."""
 
     def run(self) -> "Typing":
-        """Walk blocks that are called, callees first; then entry, which assigns the temporaries; then the others."""
+        """Type called blocks, callees before callers; then entry, which assigns the temporaries; then the others."""
         for name in self.effects.callees_first:
             if self.graph.blocks[name].params is not None:
                 self._called(self.graph.blocks[name])
@@ -114,7 +114,7 @@ class Typing:
                 self._give_up(node)
 
     def _called(self, block: Block) -> None:
-        """The nodes of a block that is called: like entry, it assigns its variables before it uses them."""
+        """Type a block that is called. Like entry, it assigns its variables before it uses them."""
         start, self._own = len(self._problems.found), block.locals
         for param in block.params or ():
             if param.kind is BlockParamKind.TENSOR:
@@ -138,7 +138,7 @@ class Typing:
             self._operands.broken.add(param.name)
 
     def _give_up(self, node: Node) -> None:
-        """Remember the temporaries that get no type because of a problem."""
+        """Record the temporaries that stay untyped because of a problem."""
         if isinstance(node.kind, Assign):
             self._operands.broken.add(node.kind.name)
         elif isinstance(node.kind, Op):
@@ -190,7 +190,7 @@ class Typing:
             raise ReportedError
 
     def _by_blocks(self, name: str, node: Node) -> str:
-        """Through which blocks a branch uses a variable."""
+        """The blocks through which a node uses a variable, in words."""
         targets = dict.fromkeys(blocks_run(node))
         reached = self.effects.reached
         blocks = [repr(target) for target in targets if reached.bits.has(reached.blocks[target].touches, name)]
@@ -199,7 +199,7 @@ class Typing:
     def _assign(self, kind: Assign) -> None:
         self._assigned(kind.name)
         if kind.dtype is None or kind.dims is None:
-            return  # ``t = op``: the op gives the type
+            return  # ``t = op``: the op determines the type
         require_rank(kind.name, len(kind.dims))
         shape = tuple(self._named.dimension(dim) for dim in kind.dims)
         is_dynamic = any(self._named.sizes.is_dynamic(dim) for dim in kind.dims)
@@ -212,7 +212,7 @@ class Typing:
         self._waiting &= ~self.effects.reached.bits.of((name,))
 
     def _require_types(self) -> None:
-        """Refuse temporaries that no op has given a type, which documents of other tools can contain."""
+        """Refuse temporaries that no op types; documents of other tools may contain them."""
         for node in self.graph.walk():
             if isinstance(node.kind, Assign) and node.kind.name not in self.vars:
                 name = node.kind.name
@@ -229,7 +229,7 @@ class Typing:
                     self._require_all_assigned(set(names(bound)) - {loop.index for loop in loops}, node)
                 self._operands.require_integers(bound, node.span, loops)
         except ReportedError:
-            pass  # what is wrong inside is worth knowing all the same
+            pass  # the body may have problems worth reporting too
         self._body(kind.body, (*loops, kind))
 
     def _call(self, node: Node, kind: BlockCall, loops: Around) -> None:
@@ -257,7 +257,7 @@ class Typing:
             self._report(Code.RESULT_TYPE, message, dst.span or node.span)
 
     def _set(self, node: Node, src: Literal, dst: Access, target: AccessType) -> None:
-        """A literal becomes the value of a scalar."""
+        """Check a literal that becomes the value of a scalar."""
         span = src.span or node.span
         if target.shape:
             fill = f"op fill({dst}, value={src}) >> {dst};"

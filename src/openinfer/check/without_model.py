@@ -1,4 +1,4 @@
-"""What a graph lacks without a model is said once, not at every variable that needs it."""
+"""Reports a missing model once, not for every variable that needs it."""
 
 from collections.abc import Collection
 
@@ -10,7 +10,7 @@ _MOST_NAMED = 6
 
 
 def told_once(problems: list[Diagnostic], sizes: Sizes, links: Links) -> list[Diagnostic]:
-    """The problems, with those of a missing model as one, in the place of the first; a single one stays as it is."""
+    """The problems, with all that a missing model causes merged into the first; a single one stays as it is."""
     lacking = [problem for problem in problems if _is_lacking(problem)]
     if len(lacking) < 2:
         return problems
@@ -30,9 +30,9 @@ def told_once(problems: list[Diagnostic], sizes: Sizes, links: Links) -> list[Di
 
 
 def without_what_a_model_gives(problems: list[Diagnostic]) -> list[Diagnostic]:
-    """What is wrong with a graph that was given neither a model nor sizes.
+    """The certain problems of a graph that was given neither a model nor sizes.
 
-    Where it needs them, its types are not known, and only ops that there are not are certain to be wrong.
+    If it needs them, its types are unknown, and only unknown ops are certain.
     """
     if any(problem.code in (Code.UNKNOWN_SIZE, Code.UNKNOWN_LINK) for problem in problems):
         return [problem for problem in problems if problem.code is Code.UNKNOWN_OP]
@@ -40,7 +40,7 @@ def without_what_a_model_gives(problems: list[Diagnostic]) -> list[Diagnostic]:
 
 
 def _is_lacking(problem: Diagnostic) -> bool:
-    """Whether a model could be all that is missing; a name that looks misspelt is a mistake of its own."""
+    """Whether a missing model may be the only cause; a name that looks misspelt is a mistake of its own."""
     is_guessed = bool(fixes_of(problem.help))
     return problem.code in (Code.UNKNOWN_SIZE, Code.UNKNOWN_LINK) and problem.span is not None and not is_guessed
 

@@ -1,6 +1,6 @@
-"""Arrays of any NumPy type into a dtype's array type.
+"""Converts arrays of any NumPy type to a dtype's array type.
 
-Floats are rounded once, to nearest even. Everything else converts only when no value changes.
+Floats are rounded once, to nearest even. Everything else converts only if no value changes.
 """
 
 from typing import Any
@@ -14,11 +14,11 @@ from openinfer.errors import Code, Diagnostic, TensorError
 Array = npt.NDArray[Any]
 
 _BUILTIN = 1
-"""What ``np.dtype.isbuiltin`` is for the types that NumPy itself has; those of ml_dtypes have another number."""
+"""The value of ``np.dtype.isbuiltin`` for NumPy's own types; those of ml_dtypes have a different one."""
 
 
 def convert(values: Array, dtype: DType) -> Array:
-    """The values as ``dtype.array``, in C order; a view where nothing has to change.
+    """Convert values to ``dtype.array``, in C order; a view if nothing has to change.
 
     >>> from openinfer.dtypes import dtype_of
     >>> convert(np.array([1.0, 2.0]), dtype_of("u8"))
@@ -49,7 +49,7 @@ def _round(values: Array, source: DType, dtype: DType) -> Array:
 
 
 def _to_sticky_f64(values: Array) -> npt.NDArray[np.float64]:
-    """Values as f64, where an integer too long for it keeps a bit that says something was cut off."""
+    """Values as f64; an integer too long for it keeps a sticky bit that marks what was cut off."""
     if values.dtype.kind == "f" or values.dtype.itemsize < 8:
         return values.astype(np.float64)
     long = (values >> 53 != 0) & (values >> 53 != -1 if values.dtype.kind == "i" else True)
@@ -58,9 +58,9 @@ def _to_sticky_f64(values: Array) -> npt.NDArray[np.float64]:
 
 
 def _to_odd_f32(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
-    """f64 to f32, rounding to odd, so that a second rounding to a narrower type is exact.
+    """Convert f64 to f32 with rounding to odd, so that a second rounding to a narrower type is exact.
 
-    ml_dtypes reaches its floats (bf16, f8) through f32; rounding twice to nearest would break ties wrongly.
+    ml_dtypes converts to its floats (bf16, f8) through f32; rounding to nearest twice would break ties wrongly.
     """
     near = values.astype(np.float32)
     bits = near.view(np.int32)
@@ -73,7 +73,7 @@ def _to_odd_f32(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
 
 
 def _require_exact(values: Array, source: DType, dtype: DType) -> None:
-    """Refuse values that the integer or bool type does not have."""
+    """Refuse values that the integer or bool type cannot represent."""
     if values.size == 0 or (source is dtype and dtype.values is None and dtype.kind != "bool"):
         return
     if source.kind == "bool":

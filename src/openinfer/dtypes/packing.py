@@ -1,7 +1,7 @@
 """Bit streams of the packed types: LSB first, ``ceil(count * bits / 8)`` bytes.
 
 A *code* is the unsigned number stored for an element. i1, i2, i4 and t2 are two's complement, t1 stores -1 as 0 and +1
-as 1. Everything here works on whole arrays; the loops run over cache-sized pieces, not over elements.
+as 1. All functions work on whole arrays; loops run over cache-sized chunks, not over elements.
 """
 
 from functools import cache
@@ -40,7 +40,7 @@ def pack(values: npt.NDArray[Any], dtype: DType) -> Bytes:
 
 
 def _pack_words(words: npt.NDArray[Any], bits: int, out: Bytes) -> None:
-    """Squeeze words that hold one element per byte into one byte each."""
+    """Compact words that hold one element per byte into one byte each."""
     for start in range(0, words.size, _PIECE):
         piece = words[start : start + _PIECE]
         if bits == 4:
@@ -55,7 +55,7 @@ def _pack_words(words: npt.NDArray[Any], bits: int, out: Bytes) -> None:
 
 @cache
 def _expansion(dtype: DType) -> npt.NDArray[Any]:
-    """For each byte of a stream, the elements it holds, as one word of ``dtype.array`` bytes."""
+    """For each byte value of a stream, its elements as one word of ``dtype.array`` bytes."""
     codes = np.arange(256)[:, None] >> np.arange(0, 8, dtype.bits) & (1 << dtype.bits) - 1
     if dtype.name == "t1":
         elements = codes * 2 - 1
@@ -87,9 +87,9 @@ def unpack(stream: Bytes, dtype: DType, start: int, count: int) -> npt.NDArray[A
 
 
 def first_invalid_code(stream: Bytes, dtype: DType, count: int) -> int | None:
-    """The byte of a packed stream of ``count`` elements that no writer can have produced, if there is one.
+    """The offset of a byte in a packed stream of ``count`` elements that no writer produces; None if there is none.
 
-    That is a byte with the t2 code for -2, or a last byte whose spare bits are not zero.
+    Such a byte contains the t2 code for -2, or is the last byte and has nonzero padding bits.
 
     >>> from openinfer.dtypes import dtype_of
     >>> first_invalid_code(np.array([0b11], np.uint8), dtype_of("u1"), 1)

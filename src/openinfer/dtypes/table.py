@@ -1,4 +1,4 @@
-"""The 22 element types a tensor can have: width, range, NumPy type, compute type."""
+"""The 22 element types of tensors: width, range, NumPy type, compute type."""
 
 import sys
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ DTypeName = Literal[
     "f8", "bf16", "f16", "f32", "f64", "i1", "i2", "i4", "i8", "i16", "i32", "i64",
     "u1", "u2", "u4", "u8", "u16", "u32", "u64", "t1", "t2", "bool",
 ]  # fmt: skip
-"""The names of all dtypes, spelled for type checkers."""
+"""The names of all dtypes, for type checkers."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DType:
-    """One element type. There is exactly one object per type, so ``is`` and ``==`` agree.
+    """An element type. There is exactly one object per type, so ``is`` and ``==`` agree.
 
     >>> i4 = dtype_of("i4")
     >>> i4.bits, i4.minimum, i4.maximum, i4.compute.name
@@ -34,22 +34,22 @@ class DType:
     kind: Kind
     bits: int
     array: np.dtype[np.generic]
-    """The NumPy element type that ``Tensor.to_numpy`` gives."""
+    """The NumPy element type of ``Tensor.to_numpy``."""
     minimum: float
     maximum: float
     compute_name: str
     values: tuple[int, ...] | None = None
-    """All values, for the types that do not use every code of their width."""
+    """All values, for types that do not use every code of their width; None for the others."""
     least_normal: float = 0.0
     """The smallest positive normal number of a float."""
     least_positive: float = 0.0
-    """The smallest positive number of a float, normal or not: what one underflow loses at most."""
+    """The smallest positive number of a float, including subnormals: the most that one underflow loses."""
     epsilon: float = 0.0
     """The distance from 1 to the next larger number of a float."""
     is_saturating: bool = False
-    """Whether a cast to this float clamps to its largest number instead of overflowing to infinity."""
+    """Whether a cast to this float clamps to its largest finite number instead of overflowing to infinity."""
     tolerance: float = 0.0
-    """The relative error that a whole graph may leave in a value of this float, unless someone says otherwise."""
+    """The default relative error allowed for a value of this float computed by a whole graph."""
 
     @property
     def is_packed(self) -> bool:
@@ -58,7 +58,7 @@ class DType:
 
     @property
     def is_small_float(self) -> bool:
-        """Whether it is a float that is stored in fewer bits than it is computed in."""
+        """Whether this is a float that is stored in fewer bits than it is computed in."""
         return self.kind == "float" and self.compute_name != self.name
 
     @property
@@ -68,7 +68,7 @@ class DType:
 
     @property
     def initial(self) -> int:
-        """The value of an element with all bits zero: 0, or the least of values without a zero."""
+        """The value of an element whose bits are all zero: 0, or the minimum of types without a zero."""
         return 0 if self.has_zero else int(self.minimum)
 
     @property
@@ -78,7 +78,7 @@ class DType:
 
     @property
     def compute(self) -> "DType":
-        """The type in which arithmetic on this one is done: small floats in f32, packed integers in a byte."""
+        """The type in which arithmetic is done: f32 for small floats, a byte for packed integers."""
         return self if self.compute_name == self.name else DTYPES[self.compute_name]
 
     def nbytes(self, count: int) -> int:
@@ -145,7 +145,7 @@ _TABLE = (
 )
 
 INDEX = DType("index", "int", 64, np.dtype(np.int64), -(2**63), 2**63 - 1, "index")
-"""The type of positions in generated code: of no tensor and no file, and as wide as a target makes it."""
+"""The type of positions in generated code. No tensor or file has it; targets choose its width."""
 
 DTYPES: dict[str, DType] = {dtype.name: dtype for dtype in _TABLE}
 ALIASES = {"f8e5m2": "f8", "float8e5m2": "f8"}
@@ -175,7 +175,7 @@ def dtype_of(name: "str | DType") -> DType:
 
 
 def from_numpy_dtype(array_dtype: "np.dtype[np.generic]") -> DType | None:
-    """The dtype that a NumPy element type stands for by itself, or None.
+    """The dtype that a NumPy element type corresponds to by itself; None if there is none.
 
     >>> from_numpy_dtype(np.dtype(">f4"))
     <dtype f32>

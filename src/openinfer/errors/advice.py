@@ -1,4 +1,4 @@
-"""Help lines that know which change of the source they name, so that an editor can make it."""
+"""Help lines with machine-applicable fixes, which editors can offer."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -6,41 +6,41 @@ from typing import Self
 
 
 class FixPlace(StrEnum):
-    """Where a fix changes the source, seen from the place of its diagnostic."""
+    """Where a fix changes the source, relative to its diagnostic."""
 
     FIRST = "first"
-    """The first place, in or around the diagnostic's, where the old text stands."""
+    """The first occurrence of the old text, in or around the diagnostic's span."""
     WHOLE = "whole"
-    """All that the diagnostic points at."""
+    """The whole span of the diagnostic."""
     STATEMENT = "statement"
-    """The statement around it, with its semicolon."""
+    """The statement that contains it, with its semicolon."""
     BEFORE = "before"
-    """A line of its own in front of the statement."""
+    """A new line before the statement."""
     END = "end"
-    """Behind all that the diagnostic points at."""
+    """The end of the diagnostic's span."""
     TYPE = "type"
     """The type of the declaration."""
     TYPE_END = "type end"
-    """Behind the type of the declaration."""
+    """After the type of the declaration."""
     ARGUMENT = "argument"
-    """The last argument of the call that the statement makes."""
+    """A new last argument in the statement's call."""
     MOVED = "moved"
-    """The statement further below that begins with the old text, moved in front of this one."""
+    """The statement further down that starts with the old text, moved to before this one."""
 
 
 @dataclass(frozen=True)
 class Fix:
-    """One change of the source: ``new`` in place of ``old``, or at a place that needs no old text."""
+    """One change of the source: ``new`` replaces ``old``, or is placed where no old text is needed."""
 
     new: str
     old: str = ""
     place: FixPlace = FixPlace.FIRST
     more: tuple["Fix", ...] = ()
-    """Changes that are made together with this one."""
+    """Further changes, made together with this one."""
 
     @property
     def title(self) -> str:
-        """What the change does, in a few words.
+        """The change in a few words.
 
         >>> Fix("relu", "rleu").title, Fix(";", place=FixPlace.END).title, Fix("", ";").title
         ("change 'rleu' to 'relu'", "add ';'", "remove ';'")
@@ -55,7 +55,7 @@ class Fix:
 
 
 class Advice(str):
-    """A help line with the fixes that it names. It is a string like others wherever people read it.
+    """A help line with the fixes that it mentions; otherwise an ordinary string.
 
     >>> Advice("write ';' here", Fix(";", place=FixPlace.END)).fixes[0].new
     ';'
@@ -65,14 +65,14 @@ class Advice(str):
     fixes: tuple[Fix, ...]
 
     def __new__(cls, text: str, *fixes: Fix) -> Self:
-        """The help line."""
+        """Create a help line."""
         found = super().__new__(cls, text)
         found.fixes = fixes
         return found
 
 
 def fixes_of(help_line: str | None) -> tuple[Fix, ...]:
-    """The fixes that a help line names.
+    """The fixes that a help line mentions.
 
     >>> fixes_of("choose another name")
     ()

@@ -1,7 +1,7 @@
-"""Every diagnostic code, by name.
+"""All diagnostic codes, by name.
 
-A code is stable: once released it keeps its meaning. What each one means, with a wrong and a right example, is in
-``explanations/CODE.md``; ``openinfer explain CODE`` prints it.
+A code is stable: once released, it keeps its meaning. ``explanations/CODE.md`` explains each one, with a wrong and a
+right example; ``openinfer explain CODE`` prints it.
 """
 
 from enum import StrEnum
@@ -91,7 +91,7 @@ class Code(StrEnum):
     RACE = "E603"
     NEVER_SATISFIED = "E604"
 
-    # E70x-E72x: reading a model file
+    # E70x-E72x: reading model files
     NOT_A_MODEL_FILE = "E701"
     SHORT_FILE = "E702"
     BAD_MAGIC = "E703"
@@ -117,7 +117,7 @@ class Code(StrEnum):
     NO_DATA = "E723"
     MODEL_CLOSED = "E724"
 
-    # E73x: writing a model file
+    # E73x: writing model files
     BAD_AUTHORING_VALUE = "E730"
     WRITE_FAILED = "E731"
     VERSION_CANNOT_HOLD = "E732"
@@ -129,7 +129,7 @@ class Code(StrEnum):
     BAD_PACK_OPTION = "E743"
     PATTERN_MATCHED_NOTHING = "E744"
 
-    # E75x: around model files
+    # E75x: tools for model files
     CHECK_FAILED = "E750"
     MISSING_EXTRA = "E751"
     MISSING_TOOL = "E752"
@@ -180,5 +180,5 @@ class Code(StrEnum):
 
     @property
     def is_warning(self) -> bool:
-        """Whether this code only warns."""
+        """Whether this code is a warning."""
         return self.value.startswith("W")

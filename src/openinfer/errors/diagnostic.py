@@ -1,4 +1,4 @@
-"""What is wrong, where, and what to do about it; and the exceptions that carry it."""
+"""Diagnostics: what is wrong, where, and how to fix it; and the exceptions that carry them."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class Diagnostic:
     notes: tuple[str, ...] = ()
 
     def render(self) -> str:
-        """The diagnostic as plain text with its source line and carets."""
+        """The diagnostic as plain text, with the source line and carets."""
         from openinfer.errors.render import render
 
         return render(self)
@@ -45,7 +45,7 @@ class Diagnostic:
 
 
 class OpenInferError(Exception):
-    """The root of everything OpenInfer raises on purpose: one or more diagnostics.
+    """The base class of all errors that OpenInfer raises deliberately; carries one or more diagnostics.
 
     >>> error = OpenInferError(Diagnostic(Code.NO_DATA, "tensor 'w' has no data"))
     >>> error.code
@@ -84,50 +84,50 @@ class OinfError(OpenInferError):
 
     @property
     def field(self) -> str | None:
-        """The field of the file that is wrong, such as ``tensors[2].data_nbytes``."""
+        """The invalid field of the file, such as ``tensors[2].data_nbytes``."""
         return self._byte_span.field_name if self._byte_span else None
 
     @property
     def offset(self) -> int | None:
-        """The byte at which that field starts."""
+        """The byte offset at which that field starts."""
         return self._byte_span.offset if self._byte_span else None
 
     @property
     def entry(self) -> str | None:
-        """The size variable, metadata key or tensor the field belongs to, where there is one."""
+        """The size variable, metadata key or tensor that the field belongs to, if any."""
         return self._byte_span.entry if self._byte_span else None
 
 
 class GraphError(OpenInferError):
-    """Graph source or JSON that is not a graph, or not a sensible one."""
+    """Graph source or JSON that is not a valid graph."""
 
 
 class DeviceError(OpenInferError):
-    """A device description, or what was measured on a device, that cannot be read or makes no sense."""
+    """A device description, or measurements of a device, that cannot be read or are inconsistent."""
 
 
 class ExecutionError(OpenInferError):
-    """A step, or a call around one, that could not be carried out. It left everything as it was before."""
+    """A step, or a call before or after one, that failed. Everything is left as it was before."""
 
 
 class ImportingError(OpenInferError):
-    """A model of another format that cannot be imported, or not as asked."""
+    """A model in another format that cannot be imported, or not with the given options."""
 
 
 class ServingError(OpenInferError):
-    """A request that is answered with an error, or a server that cannot be started as asked."""
+    """A request that is answered with an error, or a server that cannot be started with the given options."""
 
 
 class BatchError(OpenInferError):
-    """A run over files that cannot begin or go on."""
+    """A run over files that cannot start or continue."""
 
 
 class MissingExtraError(OpenInferError):
-    """An optional dependency is needed and not installed."""
+    """An optional dependency that is required but not installed."""
 
 
 def nearest(name: str, candidates: Iterable[str]) -> str | None:
-    """A help line naming the candidates that look most like a misspelt name.
+    """A help line with the candidates that are most similar to a misspelt name; None if none are.
 
     >>> nearest("wieght", ["weight", "bias"])
     "did you mean 'weight'?"

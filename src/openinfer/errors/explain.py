@@ -1,4 +1,4 @@
-"""The long explanation of a code, as ``openinfer explain`` prints it."""
+"""The long explanation of a code, as printed by ``openinfer explain``."""
 
 import re
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ _FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 @dataclass(frozen=True)
 class Explanation:
-    """What a code means, with an example that causes it and one that does not."""
+    """The meaning of a code, with one example that causes it and one that does not."""
 
     code: Code
     title: str

@@ -1,6 +1,6 @@
-"""Diagnostics as text: code, place, the line or bytes in question, carets, help.
+"""Renders diagnostics as text: code, location, the source line or bytes, carets, help.
 
-Names and paths come from unchecked files, so control characters are shown escaped.
+Names and paths may come from untrusted files, so control characters are escaped.
 """
 
 import re
@@ -16,7 +16,7 @@ _SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\
 
 
 def printable(text: str) -> str:
-    r"""Text with everything that could move a terminal's cursor or change its colours escaped.
+    r"""Escape everything in a text that could move a terminal's cursor or change its colours.
 
     >>> printable("a\x1b[31mb")
     'a\\x1b[31mb'
@@ -28,7 +28,7 @@ def printable(text: str) -> str:
 
 
 def without_colours(text: str) -> str:
-    r"""What another program or library says, without the sequences that colour it on a terminal.
+    r"""Strip terminal colour sequences from the output of another program or library.
 
     >>> without_colours("a \x1b[1;31mred\x1b[0m word")
     'a red word'
@@ -37,7 +37,7 @@ def without_colours(text: str) -> str:
 
 
 def render(diagnostic: Diagnostic) -> str:
-    """One diagnostic as the lines a person reads."""
+    """Render one diagnostic for people."""
     kind = "warning" if diagnostic.code.is_warning else "error"
     lines = [f"{kind}[{diagnostic.code}]: {printable(_shortened(diagnostic.message))}"]
     match diagnostic.span:
@@ -58,7 +58,7 @@ def render(diagnostic: Diagnostic) -> str:
 
 
 def _shortened(message: str) -> str:
-    """A message without the middle of the very long name in it."""
+    """A message without the middle of an overlong name."""
     return message if len(message) <= MESSAGE_WIDTH else f"{message[: MESSAGE_WIDTH - 60]}...{message[-57:]}"
 
 
@@ -80,7 +80,7 @@ def _source_lines(span: Span) -> list[str]:
 
 
 def _crop(text: str, start: int, end: int) -> tuple[str, int, int]:
-    """The part of a long line that surrounds the marked characters."""
+    """The part of a long line around the marked characters."""
     if len(text) <= LINE_WIDTH:
         return text, start, end
     first = max(0, min(start - 20, len(text) - LINE_WIDTH))
@@ -96,7 +96,7 @@ def _cells(text: str) -> str:
 
 
 def _width(text: str) -> int:
-    """The terminal columns a text occupies: wide characters take two, combining ones none."""
+    """The number of terminal columns of a text: wide characters take two, combining ones none."""
     if text.isascii():
         return len(text)
     return sum(_columns(character) for character in text)

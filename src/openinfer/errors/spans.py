@@ -1,4 +1,4 @@
-"""Where a diagnostic points: a range of source text, or a field of a binary file."""
+"""The locations of diagnostics: a range of source text, a field of a binary file, a file, or a value in a document."""
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from itertools import accumulate
 
 @dataclass(frozen=True)
 class Source:
-    """A named piece of source text."""
+    """A source text with a name."""
 
     name: str
     text: str
@@ -19,7 +19,7 @@ class Source:
         return [0, *(end + 1 for end in accumulate(lengths, lambda end, length: end + 1 + length))]
 
     def position(self, offset: int) -> tuple[int, int]:
-        r"""Line and column of a character, both counted from 1.
+        r"""The line and column of an offset, both counted from 1.
 
         >>> Source("g.oig", "ab\ncd").position(4)
         (2, 2)
@@ -28,7 +28,7 @@ class Source:
         return line, offset - self._line_starts[line - 1] + 1
 
     def start_of(self, number: int) -> int:
-        r"""Where a line, counted from 1, begins; one behind the last begins where the text ends.
+        r"""The offset at which a line, counted from 1, starts; past the last line, the end of the text.
 
         >>> Source("g.oig", "ab\ncd").start_of(2), Source("g.oig", "ab\ncd").start_of(9)
         (3, 5)
@@ -42,14 +42,14 @@ class Source:
 
 @dataclass(frozen=True)
 class Span:
-    """The characters ``start`` up to, not including, ``end`` of a source."""
+    """A range of characters in a source, from ``start`` up to but excluding ``end``."""
 
     source: Source
     start: int
     end: int
 
     def facts(self) -> dict[str, object]:
-        """The place as plain values, for ``--json``."""
+        """The location as plain values, for ``--json``."""
         line, column = self.source.position(self.start)
         end_line, end_column = self.source.position(self.end)
         return {
@@ -63,9 +63,9 @@ class Span:
 
 @dataclass(frozen=True)
 class ByteSpan:
-    """A field of a binary file: its name, the bytes it occupies, and the entry it belongs to.
+    """A field of a binary file: its name, its bytes, and the entry that it belongs to.
 
-    ``context`` holds the file's bytes from ``context_offset`` on, so that a report can show them.
+    ``context`` contains the bytes of the file from ``context_offset`` on, for display.
     """
 
     path: str
@@ -77,7 +77,7 @@ class ByteSpan:
     context_offset: int = 0
 
     def facts(self) -> dict[str, object]:
-        """The place as plain values, for ``--json``."""
+        """The location as plain values, for ``--json``."""
         return {
             "file": self.path,
             "field": self.field_name,
@@ -89,28 +89,28 @@ class ByteSpan:
 
 @dataclass(frozen=True)
 class FileSpan:
-    """A whole file, where no smaller place can be named."""
+    """A whole file, if no more precise location is known."""
 
     path: str
 
     def facts(self) -> dict[str, object]:
-        """The place as plain values, for ``--json``."""
+        """The location as plain values, for ``--json``."""
         return {"file": self.path}
 
 
 @dataclass(frozen=True)
 class DocumentSpan:
-    """A value inside a JSON document, by the path of keys and positions that leads to it."""
+    """A value in a JSON document, by its path of keys and positions."""
 
     path: str
     file: str = "<json>"
 
     def facts(self) -> dict[str, object]:
-        """The place as plain values, for ``--json``."""
+        """The location as plain values, for ``--json``."""
         return {"file": self.file, "path": self.path}
 
 
 GraphPlace = Span | DocumentSpan
-"""Where an element of a graph stands: in source text or in a JSON document."""
+"""The location of a graph element: in source text or in a JSON document."""
 
 Place = Span | ByteSpan | FileSpan | DocumentSpan

@@ -1,10 +1,10 @@
-"""Counts in the words of messages and reports."""
+"""Counts with their nouns, for messages and reports."""
 
 _IRREGULAR = {"axis": "axes", "index": "indices", "entry": "entries"}
 
 
 def counted(count: int, noun: str) -> str:
-    """A count with its noun, which agrees with it.
+    """A count with its noun in the singular or plural.
 
     >>> counted(1, "call"), counted(0, "call"), counted(2, "spatial axis")
     ('1 call', '0 calls', '2 spatial axes')

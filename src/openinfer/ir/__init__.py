@@ -1,4 +1,4 @@
-"""Graphs: declarations, blocks, nodes, expressions; JSON and canonical text. Knows nothing of parsing or models."""
+"""The graph IR: declarations, blocks, nodes, expressions, JSON, canonical text. Knows no parser and no models."""
 
 from openinfer.ir.graph import (
     Assign,

@@ -1,4 +1,4 @@
-"""What to write where a graph uses a name that it does not declare."""
+"""Advice for names that a graph uses and does not declare."""
 
 import re
 
@@ -12,7 +12,7 @@ VARYING = "a size that varies has a name and a bound: sizes { N <= 64; }, then f
 
 
 def what_is_meant(call: Op, graph: Graph, *, may_search: bool) -> str:
-    """Help about an op that there is not: a block of that name, or the op that is meant."""
+    """Help for an unknown op: how to run the block of that name, or the op that was probably meant."""
     target = graph.blocks.get(call.op)
     if target is None:
         help_line = op_called(call.op) if may_search else "'openinfer ops' lists them"
@@ -28,7 +28,7 @@ def what_is_meant(call: Op, graph: Graph, *, may_search: bool) -> str:
 
 
 def how_to_declare(name: str, node: Node, graph: Graph) -> Advice:
-    """How the result of a node is declared: with a type, or by the op that computes it."""
+    """How to declare the result of a node: with a type, or by letting the op infer it."""
     kind = node.kind
     if isinstance(kind, Op):
         sources: tuple[Operand, ...] = tuple(given.operand for given in kind.inputs)

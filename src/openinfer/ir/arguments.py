@@ -1,7 +1,7 @@
-"""Named arguments of ops where the language puts them.
+"""Normalizes named arguments of ops to the form that the language uses.
 
-In text, ``b=eps`` is a parameter where ``eps`` is a scalar constant, a number or unknown, and an input where it is any
-other variable. Documents of other tools may say otherwise; brought into this form they can be printed and read.
+In text, ``b=eps`` is a parameter if ``eps`` is a scalar constant, a number or unknown, and an input if it is any other
+variable. Documents of other tools may differ; in this form they can be printed and read back.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from openinfer.ir.values import AttrValue, VarValue
 
 
 def as_written(graph: Graph) -> Graph:
-    """The graph with named arguments where the language puts them: scalar constants are parameters, the rest inputs."""
+    """The graph with named arguments as the language has them: scalar constants as parameters, the rest as inputs."""
     variables = graph.vars.values()
     scalars = {var.name for var in variables if var.kind is MemoryKind.CONSTANT and not var.dims}
     operands = {node.kind.name for node in graph.walk() if isinstance(node.kind, Assign)}

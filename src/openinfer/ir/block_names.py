@@ -1,4 +1,4 @@
-"""The names that blocks have besides the declared variables: blocks that are called have their own."""
+"""The names visible in a block besides declared variables; a block that is called has its own."""
 
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
@@ -8,16 +8,16 @@ from openinfer.ir.graph import Assign, Block, BlockParamKind, Graph, walk
 
 @dataclass(frozen=True)
 class BlockNames:
-    """The names of a block. Those of blocks without parameters are shared: entry assigns them for all."""
+    """The names of a block. Blocks without parameters share theirs, which entry assigns."""
 
     temporaries: Mapping[str, Assign] = field(default_factory=dict)
-    """What is assigned, and parameters that are tensors."""
+    """Assigned temporaries, and parameters that are tensors."""
     indices: Set[str] = frozenset()
     prefixes: Set[str] = frozenset()
     hidden: Set[str] = frozenset()
-    """The temporaries of entry that the block does not see."""
+    """Temporaries of entry that are not visible in the block."""
     block: str | None = None
-    """The block, if it is called and has names of its own."""
+    """The name of the block if it is called, and so has its own names."""
 
 
 def block_names(graph: Graph) -> dict[str, BlockNames]:

@@ -1,7 +1,7 @@
-"""``GraphBuilder``: graphs made by programs. What it builds equals what the same text would give.
+"""``GraphBuilder``: builds graphs from Python. The result equals the graph that the same text gives.
 
 Operands, dimensions and indices are written as in the language (``"W[l]"``, ``"3*D"``, numbers in decimal) or given as
-IR values. Declarations and inferred results are given back as ``Variable``, a name that can stand for either.
+IR values. Declarations and inferred results return a ``Variable``, a name that can be used wherever either can.
 """
 
 from collections.abc import Container, Iterator, Mapping, Sequence
@@ -112,7 +112,7 @@ class GraphBuilder:
         self._new_names = _NewNames(self._vars)
 
     def build(self, *, strict: bool = False) -> Graph:
-        """The finished graph; all its structural problems are raised together."""
+        """Finish and validate the graph; all structural problems are raised together."""
         blocks = [replace(block, nodes=tuple(nodes)) for block, nodes in self._blocks]
         graph = as_written(Graph.of(self._sizes, self._vars.values(), blocks))
         errors = [problem for problem in validate(graph, strict=strict) if not problem.code.is_warning]
@@ -124,7 +124,7 @@ class GraphBuilder:
     # --- declarations ---------------------------------------------------------------------------------------------
 
     def size(self, name: str, value: Size, relation: Literal[":=", "<="] = ":=") -> str:
-        """Declare a fixed size (``:=``) or a dynamic one up to a bound (``<=``)."""
+        """Declare a size: fixed (``:=``), or dynamic up to a bound (``<=``)."""
         if any(name == size.name for size in self._sizes):
             raise refusal(Code.DUPLICATE_DECLARATION, f"the size {name!r} is declared twice")
         if relation not in (":=", "<="):
@@ -183,10 +183,10 @@ class GraphBuilder:
         *,
         params: Mapping[str, BlockParamLike] | None = None,
     ) -> Iterator[None]:
-        """The nodes added inside the ``with`` are the block's.
+        """Define a block; nodes added inside the ``with`` belong to it.
 
-        A block with ``params`` is run by ``call``. Each is a dtype with dimensions, ``("f32", ["T", "D"])``, a dtype
-        alone for a scalar, ``"index"`` or ``"prefix"``.
+        A block with ``params`` is run by ``call``. Each parameter is a dtype with dimensions, ``("f32", ["T", "D"])``,
+        a dtype alone for a scalar, ``"index"`` or ``"prefix"``.
         """
         if any(name == other.name for other, _ in self._blocks):
             raise refusal(Code.DUPLICATE_DECLARATION, f"the block {name!r} is defined twice")
@@ -198,7 +198,7 @@ class GraphBuilder:
 
     @contextmanager
     def loop(self, name: str, index: str, start: Size, end: Size) -> Iterator[Variable]:
-        """The nodes added inside the ``with`` are repeated; it gives the index, which can be an operand there."""
+        """Repeat the nodes added inside the ``with``; yields the index, which can be an operand there."""
         nodes: list[Node] = []
         with self._regions.inside(nodes):
             yield Variable(index)
@@ -206,7 +206,7 @@ class GraphBuilder:
 
     @contextmanager
     def scope(self, name: str) -> Iterator[None]:
-        """The nodes added inside the ``with`` form a named region."""
+        """Group the nodes added inside the ``with`` into a named region."""
         nodes: list[Node] = []
         with self._regions.inside(nodes):
             yield
@@ -273,11 +273,12 @@ class GraphBuilder:
         constraints: Mapping[str, ParamLike] | None = None,
         **keywords: "ParamLike | Var | Operand",
     ) -> Variable | tuple[Variable, ...] | None:
-        """Add a computation: into ``out``, or into new temporaries with the types that the op infers, which it returns.
+        """Add an op. It writes to ``out`` or, without it, to new temporaries of inferred types, which are returned.
 
-        ``results`` is what these are called, or how many there are where it is not one. Inputs that are numbers are
-        literals. Keywords are parameters of the op, and inputs by the op's own names for them where they are variables;
-        a string that is the name of a dtype is that dtype. ``named`` and ``params`` say the same as mappings.
+        ``results`` names these temporaries, or says how many there are if not one. Inputs that are numbers become
+        literals. Keywords are parameters of the op; a keyword that is a variable is the input of that name, and a
+        string that names a dtype is that dtype. ``named`` and ``params`` give the same inputs and parameters as
+        mappings.
         """
         if out is not None and results is not None:
             raise refusal(Code.REPEATED, "results go into what 'out' names, or into new ones that 'results' names")
@@ -296,15 +297,15 @@ class GraphBuilder:
         return names[0] if results is None or isinstance(results, str) else names
 
     def transfer(self, src: OperandLike, dst: Destination) -> None:
-        """Copy a value."""
+        """Copy a value from ``src`` to ``dst``."""
         self._regions.add(Transfer(operand_of(src), access_of(dst)))
 
     def branch(self, then_block: str, cond: str | None = None, else_block: str | None = None) -> None:
-        """Run a block, or one of two."""
+        """Run a block; with a condition, run one of two."""
         self._regions.add(Branch(cond, then_block, else_block))
 
     def call(self, block: str, *args: OperandLike | Expr, out: Destination | Sequence[Destination] = ()) -> None:
-        """Run a block with parameters; what it returns goes to ``out``.
+        """Run a block with parameters, and write what it returns to ``out``.
 
         >>> build = GraphBuilder()
         >>> x = build.variable("dynamic", "x", "f32", [4])
@@ -322,11 +323,11 @@ class GraphBuilder:
         self._regions.add(BlockCall(block, given, tuple(access_of(one) for one in targets_of(out))))
 
     def return_(self, *names: str) -> None:
-        """End the block."""
+        """End the block; in entry, ``names`` are the graph's outputs."""
         self._regions.add(Return(names))
 
     def barrier(self) -> None:
-        """Let nothing move across."""
+        """Forbid moving nodes across this point."""
         self._regions.add(Barrier())
 
     def dep(self, after: str, before: str) -> None:
@@ -334,11 +335,11 @@ class GraphBuilder:
         self._regions.add(Dep(after, before))
 
     def cache_read(self, src: Destination, dst: Destination) -> None:
-        """Read persistent memory."""
+        """Read persistent memory into ``dst``."""
         self._regions.add(CacheRead(access_of(src), access_of(dst)))
 
     def cache_write(self, src: OperandLike, dst: Destination) -> None:
-        """Write persistent memory."""
+        """Write ``src`` to persistent memory."""
         self._regions.add(CacheWrite(operand_of(src), access_of(dst)))
 
     def cache_increment(self, target: str, amount: Size = 1) -> None:
@@ -350,20 +351,20 @@ class GraphBuilder:
         self._regions.add(CacheDecrement(target, expr_of(amount)))
 
     def cache_reset(self, target: Destination) -> None:
-        """Put persistent memory back to its initial value."""
+        """Reset persistent memory to its initial value."""
         self._regions.add(CacheReset(access_of(target)))
 
     def yield_(self, *names: str) -> None:
-        """Hand variables over."""
+        """Hand variables over to the blocks that await them."""
         self._regions.add(Yield(names))
 
     def await_(self, *names: str) -> None:
-        """Wait for variables."""
+        """Wait for variables that were yielded."""
         self._regions.add(Await(names))
 
 
 class _Regions:
-    """The bodies that are open, the innermost last; nodes are added to that one."""
+    """The stack of open bodies; nodes are added to the innermost one."""
 
     def __init__(self) -> None:
         self._bodies: list[list[Node]] = []
@@ -383,7 +384,7 @@ class _Regions:
 
 
 class _NewNames:
-    """Names for inferred results: those that are given, or the op's with a number that no other has."""
+    """Names for inferred results: the given ones, or the op's name with an unused number."""
 
     def __init__(self, taken: Container[str]) -> None:
         self._taken = taken

@@ -1,4 +1,4 @@
-"""What programs give the builder for operands, sizes, parameters and constraints, as values of the IR."""
+"""Converts what programs pass to the builder (operands, sizes, parameters, constraints) to IR values."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,20 +37,20 @@ T = TypeVar("T")
 
 
 class Variable(str):
-    """The name of a variable, or of a loop's index, in the graph that is being built."""
+    """The name of a variable or a loop index in a graph under construction."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True)
 class Var:
-    """The name of a constant, given as the value of a parameter."""
+    """The name of a constant, as the value of a parameter."""
 
     name: str
 
 
 def refusal(code: Code, message: str) -> GraphError:
-    """An error about what a program gave, which has no place in a source."""
+    """An error about an argument, which has no source location."""
     return GraphError(Diagnostic(code, message))
 
 
@@ -62,14 +62,14 @@ def _parsed(parser: Callable[[str], T], text: str) -> T:
 
 
 def text_of(value: object) -> str:
-    """A name or a string."""
+    """Require a name or a string."""
     if isinstance(value, str):
         return value
     raise refusal(Code.SYNTAX, f"expected text, found {value!r:.80}")
 
 
 def expr_of(value: Size | float | DType) -> Expr:
-    """A size, dimension, index or amount."""
+    """Convert a size, dimension, index or amount."""
     if isinstance(value, str):
         return _parsed(parse_expr, value)
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
@@ -80,14 +80,14 @@ def expr_of(value: Size | float | DType) -> Expr:
 
 
 def operand_of(place: OperandLike) -> Operand:
-    """An input of a node; a number is a literal."""
+    """Convert an input of a node; a number becomes a literal."""
     if isinstance(place, bool | int | float | np.generic):
         return Literal(number_of(place))
     return place if isinstance(place, Operand) else _parsed(parse_operand, text_of(place))
 
 
 def argument_of(given: OperandLike | Expr) -> CallArgument:
-    """An argument of a call: an operand, or an expression for an index."""
+    """Convert an argument of a call: an operand, or an expression for an index."""
     if isinstance(given, Num | Ref):
         return Literal(IntValue(given.value)) if isinstance(given, Num) else Access(given.name)
     if isinstance(given, Expr):
@@ -99,7 +99,7 @@ def argument_of(given: OperandLike | Expr) -> CallArgument:
 
 
 def param_of(name: str, kind: BlockParamLike) -> BlockParam:
-    """A parameter of a block."""
+    """Convert a parameter of a block."""
     if kind in ("index", "prefix"):
         return BlockParam(name, BlockParamKind(kind))
     dtype, dims = kind if isinstance(kind, tuple) else (kind, ())
@@ -107,17 +107,17 @@ def param_of(name: str, kind: BlockParamLike) -> BlockParam:
 
 
 def targets_of(out: Destination | Sequence[Destination]) -> Sequence[Destination]:
-    """One target or several."""
+    """One target or several, as a sequence."""
     return [out] if isinstance(out, str | Access) else out
 
 
 def access_of(target: Destination) -> Access:
-    """A variable, or what brackets choose from it."""
+    """Convert a target: a variable, or a selection from it in brackets."""
     return target if isinstance(target, Access) else _parsed(parse_access, text_of(target))
 
 
 def number_of(value: Number) -> BoolValue | IntValue | FloatValue:
-    """A number of Python or numpy."""
+    """Convert a Python or NumPy number."""
     plain = value.item() if isinstance(value, np.generic) else value
     if isinstance(plain, bool):
         return BoolValue(plain)
@@ -125,7 +125,7 @@ def number_of(value: Number) -> BoolValue | IntValue | FloatValue:
 
 
 def value_of(value: "ParamLike | Var") -> AttrValue:
-    """The value of a parameter or constraint."""
+    """Convert the value of a parameter or constraint."""
     match value:
         case bool() | int() | float() | np.generic():
             return number_of(value)
@@ -148,7 +148,7 @@ def value_of(value: "ParamLike | Var") -> AttrValue:
 
 
 def keyword_of(value: "ParamLike | Var | Operand") -> AttrValue:
-    """A keyword of an op. Which names are inputs is settled when the graph is built, and by the op when it is bound."""
+    """Convert a keyword of an op. Building the graph decides which names are inputs, and binding the op checks them."""
     assert not isinstance(value, Operand)
     if isinstance(value, Variable):
         return VarValue(str(value))
@@ -170,5 +170,5 @@ def _list(values: "Sequence[int | float | str | DType | Expr]") -> AttrValue:
 
 
 def constraints_of(values: Mapping[str, ParamLike] | None) -> Constraints:
-    """The constraints of a node or block."""
+    """Convert the constraints of a node or block."""
     return MappingProxyType({key: value_of(value) for key, value in values.items()}) if values else NO_CONSTRAINTS

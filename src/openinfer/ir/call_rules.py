@@ -1,4 +1,4 @@
-"""What can be wrong with blocks that have parameters, and with their calls, before any model is known."""
+"""Validates blocks with parameters and their calls, before any model is known."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -45,19 +45,19 @@ def call_problems(graph: Graph) -> Iterator[Diagnostic]:
 
 
 def declared_at(block: Block) -> str:
-    """Where the parameters of a block are declared, as a note of an error at a call."""
+    """A note for errors at a call: where the parameters of the block are declared."""
     params = tuple(replace(param, name=own_name(param.name)) for param in block.params or ())
     shown = replace(block, name=block.name.partition(".")[0], params=params, constraints=NO_CONSTRAINTS)
     return f"declared{place_words(block.span)}: {block_head(shown)}"
 
 
 def own_name(name: str) -> str:
-    """What a block calls a variable that only it has, and that others call ``layer.h``."""
+    """The name that a block uses for its own variable, which others see as ``layer.h``."""
     return name.rpartition(".")[2]
 
 
 def place_words(place: GraphPlace | None) -> str:
-    """A place in words, as notes have it."""
+    """A location in words, for notes."""
     if not isinstance(place, Span):
         return "" if place is None else f" at {place.facts().get('path', '')}"
     line, column = place.source.position(place.start)
@@ -97,7 +97,7 @@ def _params(graph: Graph, block: Block, params: tuple[BlockParam, ...]) -> Itera
 
 
 def _used(block: Block) -> set[str]:
-    """All names that the nodes of a block mention."""
+    """All names that the nodes of a block use."""
     found: set[str] = set()
     for node in walk(block.nodes):
         uses = node_uses(node.kind)
@@ -167,7 +167,7 @@ def _given(count: int, how: str = "given") -> str:
 
 
 def _argument_problem(graph: Graph, caller: Block, param: BlockParam, given: object) -> str | None:
-    """What is wrong with the kind of an argument, whatever its type."""
+    """What is wrong with an argument regardless of its type; None if nothing is."""
     own = {one.name: one.kind for one in caller.params or ()}
     wants = f"the parameter '{param_text(param)}'"
     match param.kind:

@@ -1,4 +1,4 @@
-"""What can be wrong with declarations before any model is known: sizes, attributes, tables."""
+"""Validates declarations before any model is known: sizes, attributes, tables."""
 
 import re
 from collections.abc import Iterator
@@ -13,12 +13,12 @@ PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 
 
 def declaration_problems(graph: Graph, *, strict: bool) -> list[Diagnostic]:
-    """All problems of the sizes and variables of a graph; in strict mode, of attributes we do not know too."""
+    """The problems of a graph's sizes and variables; in strict mode, unknown attributes are problems too."""
     return _Declarations(graph, strict=strict).run()
 
 
 def dimension_problems(expr: Expr, span: GraphPlace | None) -> Iterator[Diagnostic]:
-    """What can be said against a dimension."""
+    """The problems of a dimension."""
     problem = dimension_problem(expr)
     if problem is not None:
         advice = VARYING if constant(expr) == -1 else None
@@ -124,6 +124,6 @@ class _Declarations:
 
 
 def _indices_named(variable: VarDecl) -> dict[str, None]:
-    """The indices that the attributes of a variable name."""
+    """The indices that a variable's attributes mention."""
     pattern = PLACEHOLDER.findall(variable.pattern or "")
     return dict.fromkeys([*pattern, *variable.auto_dim, *(index for index, _ in variable.fixed)])

@@ -1,6 +1,6 @@
-"""JSON documents from anywhere: loading them, and finding one's way in them with errors that say where.
+"""JSON documents from any source: loading and navigating them, with errors that point to the place.
 
-Duplicate keys, numbers that JSON does not have, runaway nesting and values of the wrong type are refused.
+Duplicate keys, numbers that JSON does not have, excessive nesting and values of the wrong type are refused.
 """
 
 import json
@@ -20,7 +20,7 @@ _SPECIAL = {"inf": float("inf"), "-inf": float("-inf"), "nan": float("nan")}
 
 
 def load_document(text: str | bytes, name: str) -> "Cursor":
-    """The values of a JSON text; ``name`` is what errors call it."""
+    """Load a JSON text; ``name`` identifies it in errors."""
     try:
         decoded = text.decode("utf-8") if isinstance(text, bytes) else text
         found = json.loads(decoded, object_pairs_hook=_no_duplicates, parse_constant=_no_constant, parse_float=_finite)
@@ -38,7 +38,7 @@ def load_document(text: str | bytes, name: str) -> "Cursor":
 
 @dataclass(frozen=True)
 class _Mistake:
-    """What stands in for a value that JSON does not have, until its place is known."""
+    """A placeholder for a value that JSON does not have, until its path is known."""
 
     message: str
 
@@ -77,7 +77,7 @@ def _finite(text: str) -> float | _Mistake:
 
 
 class Cursor:
-    """A value inside a document and the way to it."""
+    """A value in a document, with its path."""
 
     def __init__(self, value: Any, path: str = "", depth: int = 0, name: str = "<json>") -> None:
         self.value = value
@@ -86,20 +86,20 @@ class Cursor:
         self.document = name
 
     def fail(self, message: str, advice: str | None = None) -> NoReturn:
-        """Refuse the document because of this value."""
+        """Raise an error at this value."""
         raise GraphError(Diagnostic(Code.BAD_DOCUMENT, message, self.place, advice))
 
     @property
     def place(self) -> DocumentSpan:
-        """Where this value stands."""
+        """The location of this value."""
         return DocumentSpan(self.path, self.document)
 
     def step(self, key: str | int, value: Any) -> "Cursor":
-        """A value inside this one."""
+        """A value directly inside this one."""
         return Cursor(value, f"{self.path}/{key}", self.depth + 1, self.document)
 
     def object(self, required: Sequence[str], optional: Sequence[str] = ()) -> dict[str, "Cursor"]:
-        """An object with these keys and no others."""
+        """The members of an object, which has these keys and no others."""
         if not isinstance(self.value, dict):
             self.fail(f"expected an object, found {shown(self.value)}")
         for key in self.value:
@@ -117,7 +117,7 @@ class Cursor:
         return [self.step(index, value) for index, value in enumerate(self.value)]
 
     def text(self, pattern: "re.Pattern[str] | None" = None) -> str:
-        """A string, of a certain form where one is given."""
+        """A string, which must match the pattern if one is given."""
         if not isinstance(self.value, str):
             self.fail(f"expected a string, found {shown(self.value)}")
         if pattern is not None and not pattern.fullmatch(self.value):
@@ -153,7 +153,7 @@ class Cursor:
         return self.value
 
     def number(self) -> float:
-        """A float, or the name of one that JSON lacks."""
+        """A float, or the name of a float that JSON lacks."""
         if isinstance(self.value, str) and self.value in _SPECIAL:
             return _SPECIAL[self.value]
         if isinstance(self.value, bool) or not isinstance(self.value, int | float):
@@ -167,7 +167,7 @@ class Cursor:
         return number
 
     def tagged(self) -> tuple[str, "Cursor"]:
-        """An object with one key, which says what the value is; or a plain string that says it all."""
+        """The tag and value of an object with a single key; a plain string is a tag without a value."""
         if isinstance(self.value, str):
             return self.value, self.step("", None)
         if not isinstance(self.value, dict) or len(self.value) != 1:
@@ -176,7 +176,7 @@ class Cursor:
         return str(tag), self.step(tag, value)
 
     def parsed(self, parser: Callable[[str], T]) -> T:
-        """What a parser makes of a string."""
+        """The result of a parser applied to this string."""
         try:
             return parser(self.text())
         except ValueError as error:

@@ -1,8 +1,8 @@
 """Graphs as pictures, in the DOT language of Graphviz. Only writes text; the caller runs Graphviz.
 
-A block is a column of nodes in program order, or several where it is long. A variable is drawn anew each time it is
-written, below the node that writes it, so that values flow down; a value that a block only reads is drawn once in each
-loop or scope that reads it. Weights stand in the nodes that read them.
+A block is a column of nodes in program order; a long one is split into several. A variable is drawn anew below each
+node that writes it, so that values flow down; a value that a block only reads is drawn once per loop or scope that
+reads it. Weights are shown inside the nodes that read them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ _PLAIN = DotOptions()
 
 
 def graph_dot(graph: Graph, options: DotOptions = _PLAIN) -> str:
-    """The graph as DOT text, in ASCII; the same graph gives the same text.
+    """The graph as DOT text, in ASCII; equal graphs give equal text.
 
     >>> from openinfer.ir.graph import Block, Node, Return
     >>> block = Block("entry", (Node(Return()),))
@@ -29,7 +29,7 @@ def graph_dot(graph: Graph, options: DotOptions = _PLAIN) -> str:
 
 
 _Places = dict[str, list[tuple[int, int]]]
-"""For each variable the yields or awaits that name it, and its place there."""
+"""For each variable, the yields or awaits that name it, and its position in each."""
 
 
 def _by_name(nodes: Sequence[tuple[str, Yield | Await]]) -> _Places:
@@ -64,7 +64,7 @@ class _Drawing:
         yield "}"
 
     def _untouched(self) -> Iterator[Cluster]:
-        """A box for what is declared and never used."""
+        """A box for declared variables that nothing uses."""
         known = (*self.sheet.graph.vars, *self.sheet.temporaries)
         rest = [name for name in known if name not in self.sheet.drawn]
         if rest:
@@ -82,7 +82,7 @@ class _Drawing:
                         self.sheet.edge(tail, head.steps[0], text, BRANCH, {"lhead": head.cluster.id})
 
     def _hand_overs(self) -> None:
-        """Dotted edges from each yield to the awaits that it wakes."""
+        """Draw dotted edges from each yield to the awaits that it wakes."""
         entry = self.blocks.get("entry")
         if entry is None:
             return
@@ -95,7 +95,7 @@ class _Drawing:
     def _wake(
         self, yields: Sequence[tuple[str, Yield]], given: _Places, awaits: Sequence[tuple[str, Await]], wanted: _Places
     ) -> None:
-        """Edges from the yields to those of the awaits that share a variable; both by variables as well."""
+        """Draw edges from yields to the awaits that share a variable; ``given`` and ``wanted`` index them by it."""
         few, many = (given, wanted) if len(given) < len(wanted) else (wanted, given)
         shared: dict[tuple[int, int], list[tuple[int, str]]] = {}
         for name in few:

@@ -1,4 +1,4 @@
-"""One block of a picture: its box, and which shape holds the current value of each variable."""
+"""Draws one block of a picture: its box, and which shape holds the current value of each variable."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
@@ -53,51 +53,51 @@ _CONTROL = Branch | BlockCall | Return | Yield | Await | Dep
 
 
 class BlockDrawing:
-    """Draws the nodes of a block one below the other."""
+    """Draws the nodes of a block from top to bottom."""
 
     def __init__(self, sheet: Sheet, block: Block, name: str) -> None:
         self.sheet = sheet
         self.block = block
         self.name = name
-        # What wakes a consumer comes from entry, on the left: its title must not stand in the way.
+        # Entry, whose edges wake a consumer, is on the left; the title moves right to stay clear of them.
         style = CONSUMER_BOX if is_consumer(block) else BLOCK_BOX
         self.cluster = Cluster(f"cluster_{name}", block_title(block), style)
         self.places: dict[str, Cluster] = {}
-        """Which box each node and shape is in."""
+        """The box that contains each node and shape."""
         self.steps: list[str] = []
         """The ids of the drawn nodes, in program order."""
         self.named: list[str] = []
-        """The ids of all nodes; of those in a collapsed body, the id of its shape."""
+        """The ids of all nodes; nodes in a collapsed body have the id of its shape."""
         self.places_of: dict[str | None, list[int]] = {}
-        """The places in that list of the nodes that ``dep`` calls by a name."""
+        """Positions in ``named`` of the nodes that ``dep`` refers to by a name."""
         self.deps: list[tuple[str, Dep, int]] = []
         self.branches: list[tuple[str, Branch]] = []
         self.yields: list[tuple[str, Yield]] = []
         self.awaits: list[tuple[str, Await]] = []
         self.current: dict[str, str] = {}
-        """The shape of each variable that was written in this block."""
+        """The current shape of each variable written in this block."""
         self.read_only: dict[str, dict[str, str]] = {}
-        """The shapes of each other one, by box."""
+        """The shapes of variables not written here, by box."""
         self.came_from: dict[str, str] = {}
         """The branch or await that left a new value in a variable."""
         self.fresh: dict[str, Look] = {}
-        """The shapes that the last node wrote, with the look of the edges to them."""
+        """The shapes that the last node wrote, and the looks of the edges to them."""
         self.elsewhere: set[str] = set()
-        """What earlier columns have written."""
+        """Variables written in earlier columns."""
         self.ends: list[str] = []
-        """The last nodes of columns, below which the next node stands."""
+        """The last nodes of columns; the next node is drawn below them."""
         self.shown_as: dict[str, str] = {}
-        """The step that stands for each node: its own, that of its collapsed body, or the first of a loop."""
+        """The step that represents each node: the node itself, its collapsed body, or the first node of a loop."""
         self.written: dict[tuple[str, str], str] = {}
-        """The shape that a step wrote of each variable."""
+        """The shape of each variable that a step wrote."""
         self.found: dict[str, str] = {}
-        """Where persistent memory is first read, or first written in part."""
+        """Where persistent memory is first read, or first partly written."""
         self.params = {one.name: one.kind for one in block.params or ()}
         self.written_first = written_first(block)
         self.ruler = ColumnRuler(sheet.options.column, sheet.is_collapsed)
 
     def draw(self, edges: Iterable[FlowEdge]) -> None:
-        """Draw all nodes, and what loops and persistent memory carry."""
+        """Draw all nodes, and the edges for what loops and persistent memory carry over."""
         if not is_consumer(self.block):
             self.sheet.marks.add(START_MARK)
             self._step(f"{self.name}_start", self.cluster, START, ())
@@ -122,7 +122,7 @@ class BlockDrawing:
             self._step(f"{cluster.id}_empty", cluster, EMPTY, ())
 
     def _columns(self, columns: Sequence[Sequence[Node]], cluster: Cluster, indices: tuple[str, ...]) -> None:
-        """Bodies side by side. No edge goes from one to the other: what one has written, the next shows again."""
+        """Draw bodies side by side, without edges between them: a column draws again what an earlier one wrote."""
         boxes: list[str | Cluster] = []
         heads: list[str] = []
         ends: list[str] = []
@@ -140,7 +140,7 @@ class BlockDrawing:
             heads.append(head)
             self._nodes(nodes, column, indices)
             ends.append(self.steps[-1])
-        # Graphviz places boxes between which nothing flows from right to left, as they come.
+        # Graphviz places unconnected boxes from right to left, in order of appearance.
         cluster.members += reversed(boxes)
         cluster.members.append(f"{{rank=same; {'; '.join(heads)};}}")
         for left, right in pairwise(heads):
@@ -190,7 +190,7 @@ class BlockDrawing:
     def _collapsed(
         self, name: str, title: str, body: Sequence[Node], cluster: Cluster, indices: tuple[str, ...]
     ) -> None:
-        """A body as one shape: what it reads from outside, and what of its results is read outside or kept."""
+        """Draw a body as one shape, with what it reads from outside and the results that are kept or read outside."""
         uses = body_uses(body)
         inside = list(walk(tuple(body)))
         known = [one for one in uses.read if one not in indices and self._is_variable(one)]
@@ -199,7 +199,7 @@ class BlockDrawing:
         self.sheet.marks.add(COLLAPSED)
         if weights:
             self.sheet.marks.add(FOLDED)
-        # What a body declares is read by nobody before.
+        # Nothing reads what a body declares before the body does.
         own = {node.kind.name for node in inside if isinstance(node.kind, Assign)}
         shown = [one for one in known if one not in weights and one not in own and self._is_outside(one, uses.used)]
         read = [self._value(Access(one), cluster) for one in shown]
@@ -218,7 +218,7 @@ class BlockDrawing:
             self._leave(name, node)
 
     def _is_outside(self, name: str, used: dict[str, int]) -> bool:
-        """Whether somebody outside of a collapsed body has to do with a variable."""
+        """Whether anything outside of a collapsed body uses a variable."""
         declared = self.sheet.graph.vars.get(name)
         is_given = declared is not None and declared.kind in (MemoryKind.DYNAMIC, MemoryKind.PERSISTENT)
         return is_given or self.sheet.used[name] > used[name]
@@ -233,7 +233,7 @@ class BlockDrawing:
         self.sheet.drawn.update(used for used in given if self.sheet.is_weight(used))
         read += [(self._value(Access(used), cluster), "") for used in given if not self.sheet.is_weight(used)]
         scalars = [self._value(Access(used), cluster) for used in self._scalars(index_exprs(node), indices)]
-        # While others work, the nodes that entry runs stay together, and the gap is before its await.
+        # Nodes that entry runs while others work stay together; the gap goes before its await.
         weight = "1" if isinstance(node.kind, Await) else "8"
         self.sheet.marks.add(CONTROL if isinstance(node.kind, _CONTROL) else OP)
         if folded:
@@ -250,7 +250,7 @@ class BlockDrawing:
         self._leave(name, node)
 
     def _is_folded(self, operand: Operand) -> bool:
-        """Whether an operand stands in the node that reads it: a weight, a tensor of the model, or a literal."""
+        """Whether an operand is shown inside the node that reads it: a weight, a tensor of the model, or a literal."""
         if not self.sheet.options.folds_weights:
             return False
         if not isinstance(operand, Access):
@@ -268,7 +268,7 @@ class BlockDrawing:
             self.fresh[shape] = self.sheet.edge(name, shape, use.label)
 
     def _leave(self, name: str, node: Node) -> None:
-        """Note what goes on elsewhere because of a node."""
+        """Record the effects of a node outside of the block."""
         match node.kind:
             case Branch(_, then_block, else_block):
                 self.branches.append((name, node.kind))
@@ -284,14 +284,14 @@ class BlockDrawing:
                 self.yields.append((name, node.kind))
 
     def _step(self, name: str, cluster: Cluster, look: Look, read: Sequence[str], weight: str = "8") -> None:
-        """Draw a node below the one before it. Where a value goes from one to the other, that shows the order."""
+        """Draw a node below the previous one; an order edge is only needed if no value flows between them."""
         cluster.add(name, look)
         self.places[name] = cluster
         flowing = [shape for shape in read if shape in self.fresh]
         if flowing:
             self.fresh[flowing[0]]["weight"] = "8"
         elif self.steps:
-            # Between boxes there must be room for what the one writes last and what the other reads first.
+            # Leave room between boxes for what the previous node writes and this one reads.
             distance = {} if self.places[self.steps[-1]] is cluster else {"minlen": "3" if self.fresh else "2"}
             self.sheet.edge(self.steps[-1], name, "", ORDER, {"weight": weight, **distance})
         for end in self.ends:
@@ -302,7 +302,7 @@ class BlockDrawing:
     # --- values ---------------------------------------------------------------------------------------------------
 
     def _data(self, shape: str, step: str, text: str, mark: LegendMark = VALUE) -> None:
-        """An edge from a value to its reader. One between boxes is longer, so that what the reader reads first fits."""
+        """Draw an edge from a value to its reader; longer between boxes, to leave room for what the reader reads."""
         shown = {}
         if self.places[shape] is not self.places[step]:
             shown["minlen"] = "2"
@@ -320,7 +320,7 @@ class BlockDrawing:
         return is_param or name in self.sheet.graph.vars or name in self.sheet.temporaries
 
     def _value(self, operand: Operand, cluster: Cluster) -> str:
-        """The shape that holds what an operand names; drawn where there is none yet."""
+        """The shape that holds the value of an operand; drawn if there is none yet."""
         name = str(operand) if not isinstance(operand, Access) else operand.base
         shape = self.current.get(name) or self.read_only.get(name, {}).get(cluster.id)
         if shape is not None:
@@ -342,24 +342,24 @@ class BlockDrawing:
         return shape
 
     def _scalars(self, exprs: Iterable[Expr], indices: tuple[str, ...]) -> list[str]:
-        """The variables in expressions, each once; the other names are loop indices, sizes and folded weights."""
+        """The variables in expressions, without duplicates; other names are loop indices, sizes and folded weights."""
         used = dict.fromkeys(name for expr in exprs for name in names(expr))
         found = [name for name in used if name not in indices and self._is_variable(name)]
         self.sheet.drawn.update(name for name in found if self.sheet.is_weight(name))
         return [name for name in found if not self.sheet.is_weight(name)]
 
     def _renew(self, variables: set[str], source: str) -> None:
-        """Somebody else has written variables: what was drawn of them is old."""
+        """Invalidate the shapes of variables that something else has written."""
         for name in variables:
             self.current.pop(name, None)
             self.came_from[name] = source
             self.read_only.pop(name, None)
             self.elsewhere.discard(name)
 
-    # --- edges beside the order of the nodes -----------------------------------------------------------------------
+    # --- edges besides the order of nodes --------------------------------------------------------------------------
 
     def _carried(self, edges: Iterable[FlowEdge]) -> None:
-        """Edges from what a loop's body leaves to its next iteration, and from persistent memory to the next step."""
+        """Draw edges from a loop's body to its next iteration, and from persistent memory to the next step."""
         kept: dict[str, str] = {}
         drawn: dict[tuple[str, str], None] = {}
         for one in edges:
@@ -379,7 +379,7 @@ class BlockDrawing:
                 self.sheet.edge(tail, self.found[variable], "", STATE)
 
     def _dep(self, name: str, dep: Dep, position: int) -> None:
-        """An edge between the two partners; where one is missing, a node that says so."""
+        """Draw an edge between the two partners, or a node for the ``dep`` itself if one is missing."""
         earlier, later = self.places_of.get(dep.after, []), self.places_of.get(dep.before, [])
         before, behind = bisect_left(earlier, position) - 1, bisect_left(later, position)
         if before >= 0 and behind < len(later):

@@ -1,4 +1,4 @@
-"""Where a long body of nodes is divided into columns, so that a picture fits a screen rather than a tower."""
+"""Splits long bodies of nodes into columns, so that pictures fit a screen."""
 
 from collections.abc import Callable, Sequence
 from math import ceil, sqrt
@@ -6,14 +6,14 @@ from math import ceil, sqrt
 from openinfer.ir.graph import Assign, Dep, Node
 
 MOST_IN_ONE = 40
-"""The most nodes of a body that is not divided unless somebody asks for it."""
+"""The most nodes of a body that stays in one column by default."""
 _LEAST = 16
 _NODES_OF_A_SQUARE = 1.3
-"""A column is about as much higher as wide per node; the larger, the fewer and longer are the columns."""
+"""The height of a column over its width, per node; a larger value gives fewer and longer columns."""
 
 
 class ColumnRuler:
-    """Measures bodies. A box is as long as its longest column."""
+    """Computes the sizes of bodies, and their columns. A box is as long as its longest column."""
 
     def __init__(self, length: int | None, is_collapsed: Callable[[Node], bool]) -> None:
         self._length = length
@@ -21,7 +21,7 @@ class ColumnRuler:
         self._sizes: dict[int, int] = {}
 
     def columns(self, nodes: Sequence[Node]) -> list[Sequence[Node]]:
-        """The columns of a body, at least one."""
+        """Split a body into columns, at least one."""
         sizes = [self._size(node) for node in nodes]
         total = sum(sizes)
         length = self._longest(total)

@@ -1,4 +1,4 @@
-"""The marks of a picture: how each looks, and what the legend says about those that a picture has."""
+"""The marks of a picture: how they look, and their entries in the legend."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ _IN_A_ROW = 4
 
 @dataclass(frozen=True)
 class LegendMark:
-    """A kind of line or shape: attributes of an edge, how the legend shows it, and what it means."""
+    """A kind of line or shape: its look, its sample in the legend, and its meaning."""
 
     sample: str
     meaning: str
@@ -23,7 +23,7 @@ class LegendMark:
     look: Look = field(default_factory=dict, hash=False)
 
     def cells(self) -> str:
-        """Its place in the legend."""
+        """Its cells in the legend."""
         shade = f' BGCOLOR="{self.fill}" COLOR="{self.color}" BORDER="1"' if self.fill else ""
         shown = f'<FONT COLOR="{self.color}">{markup(self.sample)}</FONT>'
         return f'<TD{shade}>&#160;{shown}&#160;</TD><TD ALIGN="LEFT">{markup(self.meaning)}&#160;&#160;</TD>'
@@ -72,7 +72,7 @@ _ALL = (
 
 
 def legend(used: Iterable[LegendMark]) -> str:
-    """The label of a picture: what each of its marks means."""
+    """The label of a picture: the meanings of the marks it uses."""
     wanted = set(used)
     cells = [mark.cells() for mark in _ALL if mark in wanted]
     rows = ["".join(cells[start : start + _IN_A_ROW]) for start in range(0, len(cells), _IN_A_ROW)]

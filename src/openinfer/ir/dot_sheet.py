@@ -1,4 +1,4 @@
-"""What the blocks of a picture share: its edges, its variables, what is folded and collapsed, and who writes what."""
+"""What the blocks of a picture share: edges, variables, what is folded and collapsed, and which block writes what."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,28 +23,28 @@ from openinfer.ir.rules import awaited, blocks_run, is_consumer
 from openinfer.ir.text import type_text
 
 _LEAST_NAME = 12
-"""How much of a weight's name is shown however long its type is."""
+"""The fewest characters shown of a weight's name, however long its type is."""
 LOOPS, SCOPES, BLOCKS = "loops", "scopes", "blocks"
 
 
 @dataclass(frozen=True)
 class DotOptions:
-    """What a picture shows."""
+    """Options of a picture."""
 
     types: Mapping[str, str] = field(default_factory=dict)
-    """The types of variables, where a model has settled them; those of a block are called ``block.name``."""
+    """The types of variables, if a model determines them; variables of a block are keyed ``block.name``."""
     linked: frozenset[str] = frozenset()
     """The variables that are known to be filled from the model."""
     folds_weights: bool = True
-    """Whether weights stand in the nodes that read them."""
+    """Whether weights are shown inside the nodes that read them."""
     collapsed: frozenset[str] = frozenset()
-    """``loops``, ``scopes``, ``blocks`` (all but entry), and names of single ones, that are drawn as one shape."""
+    """What is drawn as one shape: ``loops``, ``scopes``, ``blocks`` (all but entry), or single ones by name."""
     column: int | None = None
-    """The most nodes of a column; 0 for one column; None lets the length of the graph decide."""
+    """The most nodes per column; 0 for a single column; None chooses by the length of the graph."""
 
 
 class Sheet:
-    """The paper that blocks are drawn on."""
+    """The canvas that blocks are drawn on."""
 
     def __init__(self, graph: Graph, options: DotOptions) -> None:
         self.graph = graph
@@ -64,18 +64,18 @@ class Sheet:
                 self._consumers.setdefault(name, []).append(block.name)
 
     def edge(self, tail: str, head: str, text: str = "", mark: LegendMark = VALUE, look: Look | None = None) -> Look:
-        """Add an edge, with a label where there is something to say."""
+        """Add an edge, labelled if there is text."""
         self.marks.add(mark)
         shown = {"label": f"<&#160;{markup(cropped(text))}&#160;>"} if text else {}
         self.edges.append((tail, head, shown | mark.look | (look or {})))
         return self.edges[-1][2]
 
     def hidden_edge(self, tail: str, head: str) -> None:
-        """Keep two shapes in their order, and show nothing."""
+        """Keep two shapes in order without drawing an edge."""
         self.edges.append((tail, head, {"style": "invis"}))
 
     def variable(self, name: str, cluster: Cluster, block: str = "", *, is_elsewhere: bool = False) -> str:
-        """Draw a variable in a cluster; the id of its shape."""
+        """Draw a variable in a cluster, and return the id of its shape."""
         self.drawn.add(name)
         declared = self.graph.vars.get(name)
         self.marks.add(MEMORY[declared.kind.value if declared is not None else "temporary"])
@@ -85,7 +85,7 @@ class Sheet:
         return self._shape(from_elsewhere(look) if is_elsewhere else look, cluster)
 
     def model_tensor(self, name: str, cluster: Cluster) -> str:
-        """Draw a tensor that is named by what the model calls it."""
+        """Draw a tensor that is referred to by its name in the model."""
         self.marks.add(MEMORY["constant"])
         return self._shape(model_tensor_look(name), cluster)
 
@@ -98,14 +98,14 @@ class Sheet:
         types = self.options.types
         return types.get(f"{block}.{name}") or types.get(name, "")
 
-    # --- what is not drawn by itself ------------------------------------------------------------------------------
+    # --- what is not drawn separately -----------------------------------------------------------------------------
 
     def is_weight(self, name: str) -> bool:
-        """Whether a variable stands in the nodes that read it."""
+        """Whether a variable is shown inside the nodes that read it."""
         return self.options.folds_weights and name in self.flow.weights
 
     def weight_text(self, operand: Operand, label: str) -> str:
-        """What a node says of a weight that is folded into it."""
+        """The text for a weight folded into a node."""
         base = operand.base if isinstance(operand, Access) else ""
         declared = self.graph.vars.get(base)
         self.drawn.add(base)
@@ -127,15 +127,15 @@ class Sheet:
                 return SCOPES in chosen or name in chosen
         return False
 
-    # --- who writes what --------------------------------------------------------------------------------------------
+    # --- which block writes what ------------------------------------------------------------------------------------
 
     def written_by(self, blocks: Iterable[str | None]) -> set[str]:
-        """The variables that blocks write, and the blocks that they branch to."""
+        """The variables that blocks, and the blocks that they run, write."""
         known = [self._written_by(name) for name in blocks if name is not None and name in self.graph.blocks]
         return known[0] if len(known) == 1 else set[str]().union(*known)
 
     def _written_by(self, first: str) -> set[str]:
-        """The same for one block: those that it branches to come before it. In a cycle, some know less than all."""
+        """The same for one block, after the blocks that it runs. Results are incomplete for some blocks of a cycle."""
         waiting = [first]
         begun: set[str] = set()
         while waiting:
@@ -151,7 +151,7 @@ class Sheet:
         return self._written[first]
 
     def _own_writes(self, name: str) -> tuple[set[str], list[str]]:
-        """The variables that the nodes of a block write, and the blocks that it branches to."""
+        """The variables that the nodes of a block write, and the blocks that they run."""
         if name not in self._own:
             nodes = list(walk(self.graph.blocks[name].nodes))
             targets = [one for node in nodes for one in blocks_run(node)]
@@ -161,5 +161,5 @@ class Sheet:
         return self._own[name]
 
     def consumers(self, variables: Sequence[str]) -> Iterator[str]:
-        """The blocks that entry waits for."""
+        """The consumers that entry waits for."""
         yield from dict.fromkeys(block for name in variables for block in self._consumers.get(name, ()))

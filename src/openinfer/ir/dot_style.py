@@ -1,6 +1,6 @@
-"""The words of a picture: DOT strings and labels, colours and shapes. Knows how things look, not where they stand.
+"""Looks and labels of pictures: DOT strings, colours, shapes. Knows how things look, not where they are placed.
 
-Names never become identifiers of the DOT text: they only stand in labels and tooltips, escaped.
+Names are never DOT identifiers: they only appear in labels and tooltips, escaped.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,13 +29,13 @@ from openinfer.ir.rules import node_name
 from openinfer.ir.text import node_head, param_text, type_text, var_text
 
 Look = dict[str, str]
-"""Attributes of a node or edge, written as DOT wants them."""
+"""Attributes of a node or edge, in DOT syntax."""
 
 LINE_WIDTH = 40
 MAX_LINES = 3
 MAX_TOOLTIP = 400
 
-# Tints of the Okabe-Ito palette, which people with any kind of colour vision can tell apart; shapes differ as well.
+# Tints of the Okabe-Ito palette, which is safe for all kinds of colour vision; shapes differ as well.
 KINDS = {
     "dynamic": ("#d6ecfa", "#0a6aa1", {"shape": "note", "style": '"filled"'}),
     "volatile": ("#fdecc8", "#a86f00", {"shape": "box", "style": '"rounded,filled"'}),
@@ -102,10 +102,10 @@ _BACKSLASH, _LOOKALIKE = "\\", "\u29f5"
 
 
 def markup(text: str) -> str:
-    r"""Text for a label, which Graphviz reads as HTML; in ASCII, and without anything that means something there.
+    r"""Text escaped for an HTML-like label, in ASCII.
 
-    Graphviz looks for escapes such as ``\N`` after it has read entities, some versions twice; a backslash that is
-    followed by a space of no width is no escape to any of them.
+    Graphviz interprets escapes such as ``\N`` after it has decoded entities, some versions twice. A backslash followed
+    by a zero-width space is an escape in none of them.
 
     >>> markup("a<b"), markup("\\N")
     ('a&#60;b', '&#92;&#8203;N')
@@ -120,9 +120,9 @@ def _entity(character: str) -> str:
 
 
 def string(text: str) -> str:
-    r"""A quoted string, for tooltips. How often Graphviz takes backslashes away there depends on its version.
+    r"""A quoted string, for tooltips. How many levels of backslashes Graphviz removes there depends on its version.
 
-    So they are written as U+29F5, which looks the same. Entities work, but not those beyond U+FFFF.
+    So a backslash becomes U+29F5, which looks the same. Entities work, except beyond U+FFFF.
 
     >>> string('a"b'), string("\\N")
     ('"a&#34;b"', '"&#10741;N"')
@@ -132,7 +132,7 @@ def string(text: str) -> str:
 
 
 def cropped(text: str, width: int = LINE_WIDTH) -> str:
-    """A text that is no wider than it may be.
+    """A text cropped to a width.
 
     >>> cropped("a name that is much too long", 12)
     'a name th...'
@@ -141,7 +141,7 @@ def cropped(text: str, width: int = LINE_WIDTH) -> str:
 
 
 def wrapped(items: Sequence[str], separator: str = ",") -> list[str]:
-    """Items in a few short lines; those that do not fit are counted."""
+    """Items on a few short lines; those that do not fit are counted."""
     lines = [""]
     for position, item in enumerate(items):
         word = cropped(item) + (separator if position + 1 < len(items) else "")
@@ -154,7 +154,7 @@ def wrapped(items: Sequence[str], separator: str = ",") -> list[str]:
 
 
 def label(title: str, *small: str, weights: Sequence[str] = ()) -> str:
-    """A bold line, small ones below it, and those of weights on their colour."""
+    """A bold line, small lines below it, and weights on their background colour."""
     rows = [f"<TR><TD><B>{markup(cropped(title))}</B></TD></TR>"]
     rows += [f'<TR><TD><FONT POINT-SIZE="9" COLOR="#444444">{markup(line)}</FONT></TD></TR>' for line in small]
     fill, line_color, _ = KINDS["constant"]
@@ -170,7 +170,7 @@ def attributes(look: Look) -> str:
 
 @dataclass
 class Cluster:
-    """A box with a title, and the statements and boxes in it."""
+    """A box with a title, and the statements and boxes inside it."""
 
     id: str
     title: str
@@ -178,11 +178,11 @@ class Cluster:
     members: list["str | Cluster"] = field(default_factory=list)
 
     def add(self, name: str, look: Look) -> None:
-        """Put a node into the box."""
+        """Add a node to the box."""
         self.members.append(f"{name} {attributes(look)};")
 
     def inside(self, name: str, title: str, style: str) -> "Cluster":
-        """Put a box into the box."""
+        """Add a box to the box."""
         inner = Cluster(name, title, style)
         self.members.append(inner)
         return inner
@@ -204,7 +204,7 @@ class Cluster:
 
 
 def variable_look(name: str, declared: VarDecl | None, temporary: Assign | None, bound_type: str = "") -> Look:
-    """How a variable is drawn; the types that a binding found go before those that were declared."""
+    """The look of a variable; types found by binding take precedence over declared ones."""
     if declared is not None:
         indices = f"({', '.join(declared.table_indices)})" if declared.table_indices else ""
         shown = cropped(bound_type or type_text(declared.dtype.name, declared.dims))
@@ -219,19 +219,19 @@ def variable_look(name: str, declared: VarDecl | None, temporary: Assign | None,
 
 
 def _extras(declared: VarDecl) -> list[str]:
-    """The attributes of a declaration: what its text has behind the type."""
+    """The attributes of a declaration, as in its text after the type."""
     plain = VarDecl(declared.name, declared.kind, declared.dtype, declared.dims, table_indices=declared.table_indices)
     rest = var_text(declared)[len(var_text(plain)) - 1 :].removesuffix(";").strip()
     return [f"@{part}" for part in rest.removeprefix("@").split(" @")] if rest else []
 
 
 def from_elsewhere(look: Look) -> Look:
-    """The look of a variable whose value an earlier column has written."""
+    """The look of a variable whose value was written in an earlier column."""
     return look | {"style": f'"{look["style"].strip(chr(34))},dashed"'}
 
 
 def collapsed_look(title: str, count: int, weights: int) -> Look:
-    """How the body of a loop, scope or block is drawn as one shape."""
+    """The look of a loop, scope or block whose body is drawn as one shape."""
     folded = [counted(weights, "weight")] if weights else []
     text = label(title, counted(count, "node"), weights=folded)
     return {"label": text, **_COLLAPSED, "tooltip": string(cropped(title, MAX_TOOLTIP))}
@@ -245,7 +245,7 @@ def column_look(number: int, count: int) -> Look:
 
 
 def model_tensor_look(text: str) -> Look:
-    """How a tensor is drawn that is named by what the model calls it."""
+    """The look of a tensor that is referred to by its name in the model."""
     return _shape("constant", label(text), text)
 
 
@@ -256,7 +256,7 @@ def _shape(kind: str, text: str, tooltip: str) -> Look:
 
 
 def node_look(node: Node, weights: Sequence[str] = ()) -> Look:
-    """How a node is drawn that is neither a box nor a variable, with the weights that are folded into it."""
+    """The look of a node that is neither a box nor a variable, with the weights folded into it."""
     small: Sequence[str] = ()
     look = _COMPUTE
     match node.kind:

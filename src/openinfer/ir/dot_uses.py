@@ -1,4 +1,4 @@
-"""What the nodes of a picture read and write, and what its edges say about it."""
+"""What the nodes of a picture read and write, with the labels of the edges."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -13,7 +13,7 @@ from openinfer.ir.values import VarValue
 
 @dataclass(frozen=True)
 class DrawnUse:
-    """An operand of a node, with what its edge says."""
+    """An operand of a node, with the label of its edge."""
 
     operand: Operand
     label: str = ""
@@ -25,25 +25,25 @@ def _use(operand: Operand, name: str | None = None) -> DrawnUse:
 
 
 def reads(node: Node) -> Iterator[DrawnUse]:
-    """What a node reads, without the names in indices; what is awaited comes with the edges of a hand-over."""
+    """What a node reads, except names in indices; for awaited variables there are hand-over edges."""
     if not isinstance(node.kind, Await):
         yield from (_use(given.operand, given.name) for given in node_uses(node.kind).reads)
 
 
 def writes(node: Node) -> Iterator[DrawnUse]:
-    """What a node writes; a temporary is drawn where it gets a value."""
+    """What a node writes; a temporary is drawn where it gets its value, not where it is declared."""
     if not isinstance(node.kind, Assign):
         yield from map(_use, node_uses(node.kind).writes)
 
 
 def parameters(node: Node) -> list[str]:
-    """The parameters that are names: a constant's, or the model's."""
+    """The parameters of a node that are names: of constants, or of values in the model."""
     attrs = node.kind.attrs if isinstance(node.kind, Op) else ()
     return [value.name for _, value in attrs if isinstance(value, VarValue)]
 
 
 def index_exprs(node: Node) -> Iterator[Expr]:
-    """The expressions in a node's brackets, the bounds of loops, and what counters move by."""
+    """The expressions in a node's brackets, loop bounds, and counter amounts."""
     yield from node_uses(node.kind).exprs
     for use in (*reads(node), *writes(node)):
         for index in use.operand.indices if isinstance(use.operand, Access) else ():
@@ -57,7 +57,7 @@ def names_written(node: Node) -> list[str]:
 
 
 def written_first(block: Block) -> set[str]:
-    """The temporaries whose zeros are never read: they are drawn where they are first written, not where declared."""
+    """Temporaries written before they are read: they are drawn at the first write, not at the declaration."""
     by_writing: dict[str, bool] = {}
     for node in walk(block.nodes):
         exprs = index_exprs(node)
@@ -70,7 +70,7 @@ def written_first(block: Block) -> set[str]:
 
 
 def names_used(nodes: Iterable[Node]) -> Counter[str]:
-    """How often nodes name each variable."""
+    """How often nodes mention each variable."""
     return Counter(name for node in nodes for name in _all_names(node))
 
 
@@ -83,7 +83,7 @@ def _all_names(node: Node) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class BodyUses:
-    """What the nodes of a body read and have not written before, what they write, and the loops' indices in it."""
+    """What the nodes of a body read before writing it, what they write, and how often they use each name."""
 
     read: tuple[str, ...]
     written: tuple[str, ...]

@@ -1,6 +1,6 @@
-"""Integer expressions over sizes, loop indices and scalar variables: in dimensions, indices and loop bounds.
+"""Integer expressions over sizes, loop indices and scalar variables, for dimensions, indices and loop bounds.
 
-Expressions are compared by value. Their text has as few parentheses as possible and reads back to the same expression.
+Expressions compare by value. Their text has as few parentheses as possible and parses back to the same expression.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ _UNARY_RANK = 3
 
 
 class TooDeepError(ValueError):
-    """An expression nested deeper than anyone writes by hand."""
+    """The expression is nested too deeply to be written by hand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Num:
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """The value of a size, a loop index or a scalar variable."""
+    """A reference to a size, a loop index or a scalar variable."""
 
     name: str
     depth: int = field(default=0, init=False, compare=False, repr=False)
@@ -41,7 +41,7 @@ class Ref:
 
 @dataclass(frozen=True, slots=True)
 class Neg:
-    """The negative of an expression."""
+    """The negation of an expression."""
 
     operand: "Expr"
     depth: int = field(init=False, compare=False, repr=False)
@@ -55,7 +55,7 @@ class Neg:
 
 @dataclass(frozen=True, slots=True)
 class BinaryExpr:
-    """Two expressions and an operator; division floors.
+    """A binary operation on two expressions; division floors.
 
     >>> str(BinaryExpr("*", Num(3), BinaryExpr("+", Ref("D"), Num(1))))
     '3*(D+1)'
@@ -87,7 +87,7 @@ def _deeper(depth: int) -> int:
 
 
 def _text(expr: Expr) -> str:
-    """An expression with as few parentheses as possible. No recursion: it is printed deep inside nested bodies."""
+    """An expression with as few parentheses as possible. Not recursive: it is printed deep inside nested bodies."""
     parts: list[str] = []
     stack: list[str | tuple[Expr, int]] = [(expr, 0)]
     while stack:
@@ -121,7 +121,7 @@ def _needs_parentheses(expr: Expr, rank: int) -> bool:
 
 
 def negate(expr: Expr) -> Expr:
-    """The negative of an expression; that of a number is a number.
+    """Negate an expression; a number stays a number.
 
     >>> negate(Num(3))
     Num(value=-3)
@@ -130,7 +130,7 @@ def negate(expr: Expr) -> Expr:
 
 
 def names(expr: Expr) -> Iterator[str]:
-    """The names an expression refers to, from left to right.
+    """The names that an expression refers to, from left to right.
 
     >>> list(names(BinaryExpr("+", Ref("D"), Neg(Ref("i")))))
     ['D', 'i']
@@ -147,7 +147,7 @@ def names(expr: Expr) -> Iterator[str]:
 
 
 LEAST_INDEX, MOST_INDEX = -(1 << 63), (1 << 63) - 1
-"""Indices, and all that is computed on the way to one, are integers of 64 bits."""
+"""Indices, and all intermediate results of computing one, are 64-bit integers."""
 
 
 def evaluate(expr: Expr, lookup: Callable[[str], int]) -> int:
@@ -179,9 +179,9 @@ def evaluate(expr: Expr, lookup: Callable[[str], int]) -> int:
 
 
 def evaluate_checked(expr: Expr, lookup: Callable[[str], int]) -> int:
-    """The value of an index expression in 64-bit arithmetic, as generated code has it.
+    """The value of an index expression in 64-bit arithmetic, as in generated code.
 
-    OverflowError where a name, or a result on the way, needs more bits; ZeroDivisionError where something divides by 0.
+    Raises OverflowError if a name or an intermediate result needs more bits, ZeroDivisionError for a division by zero.
 
     >>> evaluate_checked(BinaryExpr("*", Num(3), Ref("n")), {"n": 4}.__getitem__)
     12
@@ -203,7 +203,7 @@ def evaluate_checked(expr: Expr, lookup: Callable[[str], int]) -> int:
 
 
 def interval(op: Operator, left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:
-    """The least and the most that a result can be, given those of the operands; what divides by zero is none.
+    """The minimum and maximum of a result, given those of the operands; divisions by zero are left out.
 
     >>> interval("-", (0, 8), (1, 3)), interval("/", (4, 4), (0, 2)), interval("%", (0, 9), (4, 4))
     ((-3, 7), (2, 4), (0, 3))
@@ -223,7 +223,7 @@ def interval(op: Operator, left: tuple[int, int], right: tuple[int, int]) -> tup
 
 
 def parts_of(expr: Expr) -> Iterator[Expr]:
-    """An expression and all that it is made of."""
+    """An expression and all of its subexpressions."""
     stack = [expr]
     while stack:
         one = stack.pop()
@@ -244,7 +244,7 @@ def quotients(expr: Expr) -> Iterator[BinaryExpr]:
 
 
 def constant(expr: Expr) -> int | None:
-    """The value of an expression without names, or None.
+    """The value of an expression without names; None if there are names.
 
     >>> constant(BinaryExpr("*", Num(3), Num(4))), constant(Ref("D"))
     (12, None)
@@ -253,7 +253,7 @@ def constant(expr: Expr) -> int | None:
 
 
 def constants(expr: Expr) -> dict[int, int | None]:
-    """The values of all parts of an expression, by their identity; None for those with names or a division by zero."""
+    """The values of all subexpressions, keyed by identity; None for names and divisions by zero."""
     found: dict[int, int | None] = {}
 
     def value(part: Expr) -> int | None:

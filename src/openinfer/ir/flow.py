@@ -28,12 +28,12 @@ from openinfer.ir.rules import blocks_run
 from openinfer.ir.uses import node_uses
 
 EdgeKind = Literal["data", "index", "carried", "state"]
-"""A value that is read; one that only says where; one of the iteration before; one that persistent memory gets."""
+"""A value that is read; one used only in an index; one of the previous iteration; one stored in persistent memory."""
 
 
 @dataclass(frozen=True)
 class FlowEdge:
-    """A value on its way from where it was written to where it is read; both are ids of the picture."""
+    """A value on its way from a writer to a reader; both are ids of the picture."""
 
     source: str
     target: str
@@ -43,7 +43,7 @@ class FlowEdge:
 
 @dataclass(frozen=True)
 class FlowSource:
-    """What a block finds and has not written: an input, persistent memory, a parameter, or a variable's first value."""
+    """A value that a block reads before writing it: an input, persistent memory, a parameter, or an initial value."""
 
     id: str
     block: str
@@ -53,7 +53,7 @@ class FlowSource:
 
 @dataclass(frozen=True)
 class BlockFlow:
-    """The edges of a block, what it finds, and the weights that each node reads, by its index."""
+    """The edges of a block, its sources, and the weights that each node reads, by node index."""
 
     edges: tuple[FlowEdge, ...]
     sources: tuple[FlowSource, ...]
@@ -61,15 +61,15 @@ class BlockFlow:
 
 
 def node_id(node: Node) -> str:
-    """What the picture calls a node."""
+    """The id of a node in the picture."""
     return f"n{node.index}"
 
 
 class GraphFlow:
-    """The flow of values in a graph, a block at a time."""
+    """The flow of values in a graph, one block at a time."""
 
     def __init__(self, graph: Graph, linked: frozenset[str] = frozenset()) -> None:
-        """``linked`` are the variables that are known to be filled from the model."""
+        """``linked`` are the variables known to be filled from the model."""
         self.graph = graph
         self._linked = linked
         self._touched: dict[str, tuple[frozenset[str], frozenset[str]]] = {}
@@ -81,7 +81,7 @@ class GraphFlow:
 
     @cached_property
     def weights(self) -> frozenset[str]:
-        """Variables that are only ever read from the model: the picture has them inside the nodes that read them."""
+        """Variables that are filled from the model and only read; the picture shows them inside their readers."""
         written = {access.base for node in self.graph.walk() for access in node_uses(node.kind).writes}
         return frozenset(
             name
@@ -91,13 +91,13 @@ class GraphFlow:
 
     @cached_property
     def _shared(self) -> frozenset[str]:
-        """What several blocks see: declared variables, and temporaries of blocks that ``branch`` runs."""
+        """Variables that several blocks see: declared ones, and temporaries of blocks that ``branch`` runs."""
         plain = [block for block in self.graph.blocks.values() if block.params is None]
         assigned = {node.kind.name for block in plain for node in walk(block.nodes) if isinstance(node.kind, Assign)}
         return frozenset(self.graph.vars.keys() | assigned) - self.weights
 
     def touched(self, block: str) -> tuple[frozenset[str], frozenset[str]]:
-        """The variables of others that a block reads and writes, with all blocks that it runs."""
+        """The shared variables that a block and all blocks it runs read and write."""
         if block not in self._touched:
             reads: set[str] = set()
             writes: set[str] = set()
@@ -127,15 +127,15 @@ def _is_filled(variable: VarDecl) -> bool:
 
 @dataclass
 class _Body:
-    """What a loop's body has done so far."""
+    """What has been read and written so far in the body of a loop."""
 
     written: set[str] = field(default_factory=set)
     first_reads: dict[str, list[str]] = field(default_factory=dict)
-    """Who read a variable before the body wrote it."""
+    """The readers of each variable before the body writes it."""
 
 
 class _BlockWalk:
-    """Walks over a block in the order of the source and remembers who wrote each variable last."""
+    """Walks over a block in source order, tracking the last writer of each variable."""
 
     def __init__(self, flow: GraphFlow, block: Block) -> None:
         self._flow = flow
@@ -198,7 +198,7 @@ class _BlockWalk:
             self._weights[node.index] = tuple(dict.fromkeys(weights))
 
     def _operands(self, me: str, operands: Iterable[Operand]) -> Iterator[str]:
-        """Note what is read; the names of weights are handed on."""
+        """Record what is read; yields the names of weights."""
         for operand in operands:
             if isinstance(operand, ModelRef):
                 yield str(operand)
@@ -218,7 +218,7 @@ class _BlockWalk:
         return declared is not None and declared.is_indexed
 
     def _expressions(self, me: str, exprs: Iterable[Expr]) -> None:
-        """Variables that say where something is, or how often it is done."""
+        """Record variables that determine an index or a number of iterations."""
         for name in dict.fromkeys(name for expr in exprs for name in names(expr)):
             known = name in self._flow.graph.vars or name in self._writers
             if known and name not in self._indices and name not in self._flow.weights:

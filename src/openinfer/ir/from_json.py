@@ -1,7 +1,7 @@
-"""Graphs from JSON: our own documents, and those of other OpenInfer tools without our extra keys.
+"""Graphs from JSON: our own documents, and those of other OpenInfer tools, which lack our additional keys.
 
-Documents come from anywhere. Unknown keys, duplicate keys, wrong types and numbers that JSON does not have are errors
-that say where.
+Documents are untrusted. Unknown keys, duplicate keys, wrong types and numbers that JSON does not have are errors that
+point to the place.
 """
 
 import re
@@ -59,7 +59,7 @@ _NODE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|cache\.(?:read|write|increment|
 
 
 def read_graph(document: "dict[str, Any] | str | bytes", name: str, *, strict: bool) -> Graph:
-    """The graph of a document; its structure errors are raised together."""
+    """Read the graph of a document; its structural errors are raised together."""
     with collection_paused():
         root = load_document(document, name) if isinstance(document, str | bytes) else Cursor(document, name=name)
         graph = _graph(root)
@@ -78,7 +78,7 @@ def _graph(root: Cursor) -> Graph:
     blocks = [_block(name, cursor) for name, cursor in _members(keys["blocks"])]
     if "next_index" in keys:
         keys["next_index"].integer()
-    # A mapping has no order; the indices of the nodes tell the order of the blocks in the source.
+    # JSON objects have no order; the indices of the nodes give the order of the blocks in the source.
     blocks.sort(key=lambda item: (item[1], item[0].name))
     return as_written(Graph.of(sizes, variables, [block for block, _ in blocks]))
 
@@ -121,14 +121,14 @@ _NODE_KEYS = ("scope", "constraints", "span")
 
 @dataclass
 class _Body:
-    """The nodes of a block, loop or scope as far as they are read."""
+    """The nodes of a block, loop or scope that have been read so far."""
 
     cursors: list[Cursor]
     nodes: list[Node]
 
 
 def _nodes(cursors: list[Cursor]) -> tuple[Node, ...]:
-    """The nodes of a block and all that is inside them. A stack of our own: Python's is too small for the depth."""
+    """Read the nodes of a block, nested ones included. Not recursive: nesting may exceed Python's limit."""
     stack = [_Body(cursors, [])]
     while True:
         body = stack[-1]
@@ -156,7 +156,7 @@ def _inside(cursor: Cursor) -> list[Cursor]:
 
 
 def _check_untyped(cursors: list[Cursor], nodes: list[Node]) -> None:
-    """Refuse Assigns without types, unless they stand right before the Op that gives them, in its outputs' order."""
+    """Refuse untyped Assigns, except directly before the Op that infers their types, in the order of its outputs."""
     untyped: list[str] = []
     for position, node in enumerate(nodes):
         if isinstance(node.kind, Assign) and node.kind.dtype is None:
@@ -169,7 +169,7 @@ def _check_untyped(cursors: list[Cursor], nodes: list[Node]) -> None:
 
 def _is_inferred(untyped: list[str], following: NodeKind | None) -> bool:
     if isinstance(following, Assign) and following.dtype is None:
-        return True  # judged there
+        return True  # checked for that one
     if not isinstance(following, Op) or any(output.bracketed for output in following.outputs):
         return False
     return [output.base for output in following.outputs if output.base in untyped] == untyped

@@ -1,7 +1,7 @@
 """The graph: variables, sizes, and blocks of nodes.
 
-Declarations, accesses and values compare by value. Nodes compare by what they say; where they stand in the source,
-their index and their uuid do not count.
+Declarations, accesses and values compare by value. Nodes compare by content; their source location, index and uuid are
+ignored.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,7 +20,7 @@ from openinfer.ir.operand import Access, Operand
 from openinfer.ir.values import AttrValue, InitValue
 
 UUID_SPACE = UUID("6f1c2d0e-3b7a-5c7e-9d43-0a4f0c9b8e21")
-"""The namespace of derived node uuids."""
+"""The namespace for derived node uuids."""
 
 Constraints = Mapping[str, AttrValue]
 NO_CONSTRAINTS: Constraints = MappingProxyType({})
@@ -37,7 +37,7 @@ class MemoryKind(StrEnum):
 
 @dataclass(frozen=True)
 class SizeDecl:
-    """A size that the graph itself declares: fixed (``:=``) or dynamic up to a bound (``<=``)."""
+    """A size that the graph declares: fixed (``:=``), or dynamic up to a bound (``<=``)."""
 
     name: str
     relation: Literal[":=", "<="]
@@ -47,7 +47,7 @@ class SizeDecl:
 
 @dataclass(frozen=True)
 class Attribute:
-    """An ``@attribute`` that means nothing to us but is kept."""
+    """An ``@attribute`` without a meaning to OpenInfer, which is kept."""
 
     name: str
     arguments: tuple[tuple[str | None, AttrValue], ...] = ()
@@ -82,7 +82,7 @@ class VarDecl:
 
 @dataclass(frozen=True)
 class Assign:
-    """Declares a temporary. That of ``t = op`` has no type until a model is bound: dtype and dims are None."""
+    """Declares a temporary. For ``t = op``, dtype and dims are None until a model is bound."""
 
     name: str
     dtype: DType | None
@@ -91,7 +91,7 @@ class Assign:
 
 @dataclass(frozen=True)
 class Input:
-    """An operand of an op, by position or by the name of the op's input."""
+    """An operand of an op, given by position or by the name of the op's input."""
 
     operand: Operand
     name: str | None = None
@@ -120,7 +120,7 @@ class Transfer:
 
 @dataclass(frozen=True)
 class Loop:
-    """Repeats its body for each index from start up to end."""
+    """Repeats its body for each index from start to end, excluding end."""
 
     name: str
     index: str
@@ -131,7 +131,7 @@ class Loop:
 
 @dataclass(frozen=True)
 class Scope:
-    """Names a region."""
+    """A named region."""
 
     name: str
     body: tuple["Node", ...]
@@ -139,7 +139,7 @@ class Scope:
 
 @dataclass(frozen=True)
 class Branch:
-    """Runs another block, then goes on; with a condition, one of two."""
+    """Runs another block, or one of two if there is a condition, then continues."""
 
     cond: str | None
     then_block: str
@@ -147,12 +147,12 @@ class Branch:
 
 
 CallArgument = Operand | Expr
-"""What a call gives a parameter: an operand; or an expression, where that is no operand, for an index."""
+"""An argument of a call: an operand or, for an index, an expression that is not an operand."""
 
 
 @dataclass(frozen=True)
 class BlockCall:
-    """Runs a block on arguments; what it returns is written to the outputs."""
+    """Runs a block with arguments, and writes what it returns to the outputs."""
 
     block: str
     args: tuple[CallArgument, ...]
@@ -168,12 +168,12 @@ class Return:
 
 @dataclass(frozen=True)
 class Barrier:
-    """Nothing moves across."""
+    """No node may move across it."""
 
 
 @dataclass(frozen=True)
 class Dep:
-    """The nearest earlier node called ``after`` stays before the nearest later one called ``before``."""
+    """Keeps the nearest earlier node called ``after`` before the nearest later one called ``before``."""
 
     after: str
     before: str
@@ -213,7 +213,7 @@ class CacheDecrement:
 
 @dataclass(frozen=True)
 class CacheReset:
-    """Puts persistent memory back to its initial value."""
+    """Resets persistent memory to its initial value."""
 
     target: Access
 
@@ -227,7 +227,7 @@ class Yield:
 
 @dataclass(frozen=True)
 class Await:
-    """Waits for variables."""
+    """Waits for variables that were yielded."""
 
     vars: tuple[str, ...]
 
@@ -255,7 +255,7 @@ NodeKind = (
 
 @dataclass(frozen=True)
 class Node:
-    """One line of a block. ``index`` counts nodes in the order of the source, bodies after their heads."""
+    """A node of a block: one statement. ``index`` numbers nodes in source order, heads before bodies."""
 
     kind: NodeKind
     constraints: Constraints = field(default_factory=lambda: NO_CONSTRAINTS, hash=False)
@@ -264,14 +264,14 @@ class Node:
     index: int = field(default=-1, compare=False)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Node) and _say_the_same(self, other)
+        return isinstance(other, Node) and _are_equal(self, other)
 
     def __hash__(self) -> int:
         return hash(self.kind)
 
     @cached_property
     def uuid(self) -> UUID:
-        """The uuid another tool gave the node, or one derived from its content and position."""
+        """The uuid given by another tool, or one derived from the node's content and position."""
         if self.given_uuid is not None:
             return self.given_uuid
         from openinfer.ir.text import node_head
@@ -285,19 +285,19 @@ class Node:
 
 
 class BlockParamKind(StrEnum):
-    """What a parameter of a block takes."""
+    """The kind of a block parameter."""
 
     TENSOR = "tensor"
-    """A value: what the block writes there stays in it."""
+    """A value; what the block writes to it stays in the block."""
     INDEX = "index"
-    """An integer, which is used as the index of a loop is."""
+    """An integer, used like the index of a loop."""
     PREFIX = "prefix"
     """A prefix table of the graph."""
 
 
 @dataclass(frozen=True)
 class BlockParam:
-    """A parameter of a block; a tensor has a type."""
+    """A parameter of a block; tensors have a type."""
 
     name: str
     kind: BlockParamKind
@@ -308,20 +308,20 @@ class BlockParam:
 
 @dataclass(frozen=True)
 class Block:
-    """A named sequence of nodes. One with parameters, or with empty parentheses, is run by ``call``."""
+    """A named sequence of nodes. ``call`` runs a block that has parameters, or empty parentheses."""
 
     name: str
     nodes: tuple[Node, ...]
     constraints: Constraints = field(default_factory=lambda: NO_CONSTRAINTS, hash=False)
     span: GraphPlace | None = field(default=None, compare=False, repr=False)
     end: GraphPlace | None = field(default=None, compare=False, repr=False)
-    """Where it ends in its source."""
+    """Where the block ends in its source."""
     params: tuple[BlockParam, ...] | None = None
-    """What ``call`` gives it; None for a block that ``branch`` runs."""
+    """The parameters that ``call`` fills; None for a block that ``branch`` runs."""
 
     @cached_property
     def locals(self) -> frozenset[str]:
-        """The variables that only this block has: parameters that are tensors, and what it assigns."""
+        """The variables private to this block: parameters that are tensors, and assigned temporaries."""
         if self.params is None:
             return frozenset()
         given = (param.name for param in self.params if param.kind is BlockParamKind.TENSOR)
@@ -330,13 +330,13 @@ class Block:
 
     @cached_property
     def indices(self) -> tuple[str, ...]:
-        """The names of the parameters that are indices."""
+        """The names of its index parameters."""
         return tuple(param.name for param in self.params or () if param.kind is BlockParamKind.INDEX)
 
 
 @dataclass(frozen=True)
 class Graph:
-    """A complete graph. Made by ``graph(text)``, ``Graph.from_json`` or ``GraphBuilder``, which number its nodes."""
+    """A complete graph, as made by ``graph(text)``, ``Graph.from_json`` or ``GraphBuilder``, which number its nodes."""
 
     sizes: Mapping[str, SizeDecl]
     vars: Mapping[str, VarDecl]
@@ -344,7 +344,7 @@ class Graph:
 
     @classmethod
     def of(cls, sizes: Iterable[SizeDecl], variables: Iterable[VarDecl], blocks: Iterable[Block]) -> "Graph":
-        """Put declarations and blocks together and number the nodes, in the order given."""
+        """Build a graph from declarations and blocks, and number its nodes in the given order."""
         counter = count()
         return cls(
             {size.name: size for size in sizes},
@@ -358,29 +358,29 @@ class Graph:
         return f"<Graph: inputs {inputs or 'none'}; {variables}, {blocks}, {counted(self.node_count, 'node')}>"
 
     def _repr_html_(self) -> str:
-        """What notebooks show."""
+        """The representation in notebooks."""
         from openinfer.ir.html import graph_html
 
         return graph_html(self)
 
     @property
     def node_count(self) -> int:
-        """How many nodes there are, bodies included."""
+        """The number of nodes, nested ones included."""
         return sum(1 for _ in self.walk())
 
     def walk(self) -> Iterator[Node]:
-        """All nodes in the order of their indices."""
+        """All nodes, in the order of their indices."""
         for block in self.blocks.values():
             yield from walk(block.nodes)
 
     def to_text(self) -> str:
-        """The graph in canonical source text."""
+        """The graph as canonical source text."""
         from openinfer.ir.text import graph_text
 
         return graph_text(self)
 
     def to_json(self, *, spans: bool = False) -> dict[str, Any]:
-        """The graph as plain JSON values; ``json.dumps(..., sort_keys=True)`` of it is byte-stable."""
+        """The graph as plain JSON values; ``json.dumps(..., sort_keys=True)`` of them is byte-stable."""
         from openinfer.ir.to_json import graph_json
 
         return graph_json(self, spans=spans)
@@ -389,14 +389,14 @@ class Graph:
     def from_json(
         cls, document: "dict[str, Any] | str | bytes", *, name: str = "<json>", strict: bool = False
     ) -> "Graph":
-        """The graph of a JSON document, ours or another tool's; ``name`` is what errors call it."""
+        """Read a graph from a JSON document, ours or another tool's; ``name`` identifies it in errors."""
         from openinfer.ir.from_json import read_graph
 
         return read_graph(document, name, strict=strict)
 
 
 def walk(nodes: Iterable[Node]) -> Iterator[Node]:
-    """Nodes and the nodes inside them, heads before bodies."""
+    """Nodes and those inside them, in preorder."""
     todo = [iter(nodes)]
     while todo:
         for node in todo[-1]:
@@ -408,8 +408,8 @@ def walk(nodes: Iterable[Node]) -> Iterator[Node]:
             todo.pop()
 
 
-def _say_the_same(first: Node, second: Node) -> bool:
-    """Whether two nodes and all inside them are equal. A stack of our own: Python's is too small for the depth."""
+def _are_equal(first: Node, second: Node) -> bool:
+    """Whether two nodes are equal, nested ones included. Not recursive: nesting may exceed Python's limit."""
     stack = [(first, second)]
     while stack:
         one, other = stack.pop()

@@ -1,4 +1,4 @@
-"""What notebooks show of things: tables and texts as HTML, without scripts, so that every viewer shows them."""
+"""Notebook representations: tables and texts as HTML without scripts, so that every viewer shows them."""
 
 from collections.abc import Iterable, Sequence
 from html import escape
@@ -9,11 +9,11 @@ if TYPE_CHECKING:
 
 _MOST_ROWS = 200
 _LONGEST = 20_000
-"""The most characters of a text."""
+"""The most characters shown of a text."""
 
 
 def captioned(title: str, *parts: str) -> str:
-    """Parts below a line that says what they are."""
+    """Parts below a caption."""
     return f"<div><p><b>{escape(title)}</b></p>{''.join(parts)}</div>"
 
 
@@ -31,13 +31,13 @@ def html_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def folded(title: str, text: str) -> str:
-    """A text that is opened by a click."""
+    """A text that expands on a click."""
     shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}\n..."
     return f"<details><summary>{escape(title)}</summary><pre>{escape(shown)}</pre></details>"
 
 
 def graph_html(graph: "Graph") -> str:
-    """A graph: its variables, and its text."""
+    """A graph: its variables and its text."""
     rows = [(one.name, one.kind.value, _type(one)) for one in graph.vars.values()]
     texts = folded(f"text, {graph.node_count} nodes in {len(graph.blocks)} blocks", graph.to_text())
     return captioned(repr(graph).strip("<>"), html_table(("variable", "kind", "type"), rows), texts)

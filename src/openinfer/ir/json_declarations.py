@@ -1,4 +1,4 @@
-"""Sizes, variables, attributes and values from JSON."""
+"""Reads sizes, variables, attributes and values from JSON."""
 
 from openinfer.dtypes import DTYPES, DType
 from openinfer.errors import nearest
@@ -34,7 +34,7 @@ _DTYPES = {dtype_tag(dtype): dtype for dtype in DTYPES.values()}
 
 
 def read_size(name: str, cursor: Cursor) -> SizeDecl:
-    """A size, fixed or with a bound."""
+    """Read a size: fixed, or with a bound."""
     tag, value = cursor.tagged()
     if tag not in ("Fixed", "Bound"):
         cursor.fail(f"a size is Fixed or a Bound, not {tag!r:.40}")
@@ -49,7 +49,7 @@ _VARIABLE_KEYS = ("init", "ref_name", "pattern", "table_indices", "table", "auto
 
 
 def read_variable(name: str, cursor: Cursor) -> VarDecl:
-    """A variable, with its attributes."""
+    """Read a variable with its attributes."""
     keys = cursor.object(("name", "kind", "dtype", "dims"), _VARIABLE_KEYS)
     if keys["name"].name() != name:
         keys["name"].fail(f"the name differs from the key {name!r}")
@@ -86,7 +86,7 @@ def read_variable(name: str, cursor: Cursor) -> VarDecl:
 
 
 def _distinct(cursors: list[Cursor], names: list[str]) -> tuple[str, ...]:
-    """Names, none of them twice."""
+    """Names, which must be distinct."""
     for position, cursor in enumerate(cursors):
         if names[position] in names[:position]:
             cursor.fail(f"{names[position]!r:.80} is given twice")
@@ -106,7 +106,7 @@ def _attributes(cursors: list[Cursor]) -> tuple[Attribute, ...]:
 
 
 def read_dtype(cursor: Cursor) -> DType:
-    """A dtype by its tag."""
+    """Read a dtype from its tag."""
     found = _DTYPES.get(cursor.text())
     if found is None:
         cursor.fail(f"{cursor.value!r:.40} is not a dtype", nearest(cursor.value, _DTYPES))
@@ -154,7 +154,7 @@ def _attribute(cursor: Cursor) -> Attribute:
 
 
 def read_value(cursor: Cursor) -> AttrValue:
-    """A value of an attribute or a parameter, by its tag."""
+    """Read a tagged value of an attribute or a parameter."""
     tag, value = cursor.tagged()
     match tag:
         case "Float" | "Double":

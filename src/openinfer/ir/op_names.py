@@ -1,6 +1,6 @@
-"""The names of all ops, so that a text with an unknown one is refused before any op record is loaded.
+"""The names of all ops, so that unknown ops are refused without loading the op records.
 
-A test holds this list against the records.
+A test compares this list with the records.
 """
 
 from openinfer.errors import Advice, Fix, fixes_of, nearest
@@ -100,7 +100,7 @@ _CALLED_ELSEWHERE = {
     "depth_to_space": "pixel_shuffle",
     "l2_normalize": "l2_norm normalize",
 }
-"""What other frameworks call ops, in small letters and with underscores."""
+"""Names of ops in other frameworks, in lower case with underscores."""
 
 _WRITTEN_HERE = {
     "leakyrelu": "op relu(x, negative_slope=0.01)",
@@ -114,7 +114,7 @@ _WRITTEN_HERE = {
     "maxpool1d": "op max_pool(x, kernel=[2])",
     **dict.fromkeys(("identity", "copy", "clone", "assign"), "transfer x >> y;"),
 }
-"""What is an op elsewhere, and something more here."""
+"""Ops of other frameworks that are more than a single op name here."""
 
 _OTHER_NAMES = {name.replace("_", ""): name for name in sorted(OP_NAMES)} | {
     other.replace("_", ""): name for name, others in _CALLED_ELSEWHERE.items() for other in others.split()
@@ -122,7 +122,7 @@ _OTHER_NAMES = {name.replace("_", ""): name for name in sorted(OP_NAMES)} | {
 
 
 def op_called(name: str) -> str:
-    """Help for a name that no op has: what it is called here, or the nearest names.
+    """Help for an unknown op: its name here, or the nearest names.
 
     >>> op_called("MaxPool2d")
     "it is called 'max_pool' here; see 'openinfer ops max_pool'"

@@ -1,4 +1,4 @@
-"""What ops and cache nodes name: variables, entries and slices of tables, tensors of the model; and plain numbers."""
+"""Operands of nodes: variables, entries and slices of tables, tensors of the model, literals."""
 
 from dataclasses import dataclass, field
 
@@ -9,7 +9,7 @@ from openinfer.ir.values import InitValue, IntValue, quote
 
 @dataclass(frozen=True, slots=True)
 class Single:
-    """One index."""
+    """A single index."""
 
     value: Expr
 
@@ -19,7 +19,7 @@ class Single:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A half-open range of indices; a missing end is the edge."""
+    """A half-open range of indices; a missing end reaches to the edge."""
 
     start: Expr | None = None
     end: Expr | None = None
@@ -35,7 +35,7 @@ Index = Single | Slice
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A variable, or what brackets choose from it.
+    """A variable, or a selection from it in brackets.
 
     >>> from openinfer.ir.expr import Num, Ref
     >>> str(Access("K", (Single(Ref("l")), Slice(None, Num(3))), bracketed=True))
@@ -59,7 +59,7 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class ModelRef:
-    """A tensor of the model by its own name, which may contain loop indices: ``model[fmt("W.{l}")]``.
+    """A tensor of the model by its name, which may contain loop indices: ``model[fmt("W.{l}")]``.
 
     >>> str(ModelRef("scale")), str(ModelRef("W.{l}", formatted=True))
     ('model["scale"]', 'model[fmt("W.{l}")]')
@@ -76,7 +76,7 @@ class ModelRef:
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A number or boolean in the place of a scalar; its dtype is that of the operands around it.
+    """A number or boolean used as a scalar; it takes the dtype of the operands around it.
 
     >>> from openinfer.ir.values import FloatValue
     >>> str(Literal(FloatValue(0.5)))
@@ -94,7 +94,7 @@ Operand = Access | ModelRef | Literal
 
 
 def index_of(argument: Operand | Expr) -> Expr | None:
-    """An argument of a call as an index, where it can be one.
+    """An argument of a call as an index expression; None if it cannot be one.
 
     >>> str(index_of(Access("l"))), index_of(ModelRef("scale"))
     ('l', None)

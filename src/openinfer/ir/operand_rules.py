@@ -1,4 +1,4 @@
-"""What can be wrong with the operands and results of nodes before any model is known: names, indices, memory."""
+"""Validates operands and results of nodes before any model is known: names, indices, memory."""
 
 from collections.abc import Iterable
 
@@ -31,28 +31,28 @@ from openinfer.ir.operand import Access, Literal, ModelRef, Operand, Single, ind
 from openinfer.ir.rules import indexing_problem
 
 MOST_ADVISED = 20
-"""How many errors get advice that takes a search through all names."""
+"""The number of errors that get advice based on a search through all names."""
 
 
 class OperandRules:
-    """Judges what nodes touch; ``names`` are those of the block they stand in, and all problems go to one list."""
+    """Checks what nodes access; ``names`` are those of the current block, and all problems go to one list."""
 
     def __init__(self, graph: Graph, found: list[Diagnostic]) -> None:
         self.graph = graph
         self.found = found
         self.names = BlockNames()
         self.undeclared: set[tuple[str | None, str]] = set()
-        """Results that are declared nowhere, with the blocks that have names of their own."""
+        """Undeclared results, with the block if it has its own names."""
 
     def _report(self, code: Code, message: str, span: GraphPlace | None, advice: str | None = None) -> None:
         self.found.append(Diagnostic(code, message, span, advice))
 
     def _nearest(self, name: str, candidates: Iterable[str]) -> str | None:
-        """Advice for the first errors; comparing thousands of names with thousands takes minutes."""
+        """Advice for the first errors only: comparing thousands of names with thousands takes minutes."""
         return nearest(name, candidates) if len(self.found) < MOST_ADVISED else None
 
     def node(self, node: Node, indices: tuple[str, ...]) -> None:
-        """All that a node itself reads, writes and evaluates, inside loops with these indices."""
+        """Check everything that a node itself reads, writes and evaluates, inside loops with these indices."""
         match node.kind:
             case Op(_, inputs, _, outputs):
                 for given in inputs:
@@ -89,7 +89,7 @@ class OperandRules:
     def _variable(self, name: str, span: GraphPlace | None, writer: Node | None = None) -> VarDecl | None:
         """The declaration of a variable; None for a temporary, and for an unknown name, which is reported.
 
-        A result that is declared nowhere is reported where it is written, not where it is read afterwards.
+        An undeclared result is reported where it is written, not where it is read afterwards.
         """
         if name in self.graph.vars:
             return self.graph.vars[name]
@@ -126,7 +126,7 @@ class OperandRules:
         self._indexing(operand, self._variable(operand.base, span), span, indices)
 
     def _prefix(self, access: Access, span: GraphPlace | None, indices: tuple[str, ...]) -> None:
-        """An entry of a parameter that is a prefix table; how many indices that has, its calls say."""
+        """Check an entry of a prefix-table parameter; its number of indices is known only at the calls."""
         if not access.indices or not all(isinstance(index, Single) for index in access.indices):
             message = f"{access.base!r} names one tensor at a time, as in {access.base}[i]"
             self._report(Code.BAD_INDEXING, message, span)
@@ -147,7 +147,7 @@ class OperandRules:
             self._write(output, node, indices)
 
     def _returned(self, name: str, node: Node) -> None:
-        """What a node hands on as a whole."""
+        """Check a variable that a node hands on as a whole."""
         if name in self.names.indices:
             message = f"{name!r} is an index, and a block returns tensors"
             self._report(Code.BAD_CALL, message, node.span, f"give it a tensor: transfer {name} >> t;")
@@ -163,7 +163,7 @@ class OperandRules:
                 self._report(Code.UNKNOWN_INDEX, message, operand.span or node.span, nearest(index, indices))
 
     def _is_loop_index(self, name: str, indices: tuple[str, ...]) -> bool:
-        """Whether an operand is the index of a loop around it; a variable of that name comes first."""
+        """Whether an operand is the index of an enclosing loop; a variable of that name takes precedence."""
         return name in indices and name not in self.graph.vars and name not in self.names.temporaries
 
     def _write(self, access: Access, node: Node, indices: tuple[str, ...]) -> None:
@@ -234,14 +234,14 @@ class OperandRules:
                 self._report(Code.NEGATIVE_INDEX, message, span, "only the ends of slices count from the end")
 
     def _rank(self, name: str) -> int | None:
-        """How many dimensions a variable has; that of ``t = op`` is not known yet."""
+        """The rank of a variable; None for ``t = op``, where it is not known yet."""
         if name in self.graph.vars:
             return len(self.graph.vars[name].dims)
         temporary = self.names.temporaries.get(name)
         return None if temporary is None or temporary.dims is None else len(temporary.dims)
 
     def _index_expr(self, expr: Expr, span: GraphPlace | None, indices: tuple[str, ...]) -> None:
-        """Names in an index are loop indices, scalar integers or sizes; only what is declared can be judged."""
+        """Check the names in an index: loop indices, integer scalars or sizes; undeclared names may be sizes."""
         for name in names(expr):
             if name in self.names.hidden and name not in indices and name not in self.graph.vars:
                 self._variable(name, span)
@@ -250,7 +250,7 @@ class OperandRules:
                 self._report(Code.BAD_INDEXING, message, span)
 
     def _may_be_index(self, name: str) -> bool:
-        """Whether a name can be an integer scalar; that of ``t = op`` is not known yet, a size always is."""
+        """Whether a name may be an integer scalar: sizes always are, and for ``t = op`` it is not known yet."""
         if name in self.graph.vars:
             variable = self.graph.vars[name]
             return not variable.dims and not variable.is_indexed and variable.dtype.kind in ("int", "uint")

@@ -1,6 +1,7 @@
-"""Expressions and operands from the text that JSON documents hold them in.
+"""Parses expressions and operands as JSON documents write them.
 
-A small recursive reader: JSON must be readable without the language's parser, which stands above this package.
+A small recursive-descent parser of its own: JSON must be readable without the language's parser, which is a higher
+layer.
 """
 
 import json
@@ -27,14 +28,14 @@ class OperandError(ValueError):
 
 
 def _remembered(parser: Callable[[str], T]) -> Callable[[str], T]:
-    """A parser that remembers what it made of short texts: documents repeat them, and long ones would fill memory."""
+    """Cache a parser's results for short texts, which documents repeat; long texts would fill memory."""
     cached = lru_cache(maxsize=4096)(parser)
     return wraps(parser)(lambda text: cached(text) if len(text) <= _MAX_REMEMBERED else parser(text))
 
 
 @_remembered
 def parse_expr(text: str) -> Expr:
-    """An integer expression.
+    """Parse an integer expression.
 
     >>> parse_expr("3*D+1")
     BinaryExpr(op='+', left=BinaryExpr(op='*', left=Num(value=3), right=Ref(name='D')), right=Num(value=1))
@@ -45,14 +46,14 @@ def parse_expr(text: str) -> Expr:
 
 @_remembered
 def parse_operand(text: str) -> Operand:
-    """A variable, an entry of a table, or a tensor of the model."""
+    """Parse a variable, an entry of a table, or a tensor of the model."""
     reader = _Reader(text)
     return reader.finished(reader.operand())
 
 
 @_remembered
 def parse_input(text: str) -> Input:
-    """An operand of an op, with the name of the input in front where it has one: ``x`` or ``a=x``."""
+    """Parse an operand of an op, with the input's name in front if there is one: ``x`` or ``a=x``."""
     reader = _Reader(text)
     if len(reader.tokens) > 1 and reader.tokens[1] == "=":
         name = "block" if reader.peek() == "block" else reader.name()
@@ -62,7 +63,7 @@ def parse_input(text: str) -> Input:
 
 
 def parse_access(text: str) -> Access:
-    """A variable or an entry of a table."""
+    """Parse a variable or an entry of a table."""
     operand = parse_operand(text)
     if not isinstance(operand, Access):
         message = "a tensor of the model cannot be written"

@@ -1,8 +1,8 @@
-"""Integer expressions in one canonical form, so that equal ones are recognised however they are written.
+"""A canonical form of integer expressions, which makes equal ones comparable however they are written.
 
 A form is a polynomial over names with integer coefficients. Divisions and remainders, which round, are names of their
-own: of what is left when whole multiples of the divisor are taken out. Equal forms have equal values wherever both
-have one; the converse does not hold.
+own, after whole multiples of the divisor have been taken out. Equal forms have equal values wherever both are defined;
+the converse does not hold.
 """
 
 from collections.abc import Set
@@ -11,7 +11,7 @@ from functools import partial, reduce
 from openinfer.ir.expr import BinaryExpr, Expr, Neg, Num, Operator, Ref
 
 Form = tuple[tuple[tuple[str, ...], int], ...]
-"""The terms in order: the names that are multiplied, with repetition, and the coefficient."""
+"""Terms in order: the names that are multiplied, with repetition, and the coefficient."""
 _MOST_TERMS = 256
 
 
@@ -36,7 +36,7 @@ def form_of(expr: Expr) -> Form:
 
 
 def constant_of(form: Form) -> int | None:
-    """The value of a form without names.
+    """The value of a form; None if it contains names.
 
     >>> constant_of(form_of(BinaryExpr("-", Ref("T"), Ref("T")))), constant_of(form_of(Ref("T")))
     (0, None)
@@ -47,7 +47,7 @@ def constant_of(form: Form) -> int | None:
 
 
 def expr_of(form: Form, names: Set[str]) -> Expr | None:
-    """The expression of a form, if there are no other names in it than some.
+    """The expression of a form; None if it contains names other than the given ones.
 
     >>> str(expr_of((((), 3), (("T",), -2), (("T", "T"), 1)), {"T"})), expr_of((((), 0),), set())
     ('3+(-2)*T+T*T', Num(value=0))
@@ -63,7 +63,7 @@ def expr_of(form: Form, names: Set[str]) -> Expr | None:
 
 
 def _text(form: Form) -> str:
-    """A form as a part of a name; unlike its repr, it grows no faster than the form."""
+    """A form as part of a name; unlike its repr, it grows no faster than the form."""
     return f"({'+'.join('*'.join((str(factor), *names)) for names, factor in form)})"
 
 
@@ -72,7 +72,7 @@ def _ordered(terms: dict[tuple[str, ...], int]) -> Form:
 
 
 def combined(op: Operator, one: Form, other: Form) -> Form:
-    """The form of what an operator makes of two others."""
+    """The form of an operator applied to two forms."""
     match op:
         case "+":
             return _sum(one, other)
@@ -93,7 +93,7 @@ def _sum(one: Form, other: Form) -> Form:
 
 def _product(one: Form, other: Form) -> Form:
     if len(one) * len(other) > _MOST_TERMS:
-        # Products of many sums have too many terms: such a product is a name of its own.
+        # Products of long sums have too many terms, so the product becomes a single name.
         first, second = sorted((one, other))
         return _ordered({(f"{_text(first)}*{_text(second)}",): 1})
     terms: dict[tuple[str, ...], int] = {}
@@ -105,7 +105,7 @@ def _product(one: Form, other: Form) -> Form:
 
 
 def _rounded(op: Operator, one: Form, other: Form) -> Form:
-    """What a division or a remainder gives: whole multiples of the divisor are divided, and only the rest rounds."""
+    """The form of a division or remainder: whole multiples of the divisor divide exactly; only the rest rounds."""
     divisor = constant_of(other)
     if not divisor or divisor < 0:
         return _ordered({(f"{_text(one)}{op}{_text(other)}",): 1})

@@ -1,4 +1,4 @@
-"""Nodes with other names in them: the copies of a block that has parameters."""
+"""Renames variables and sizes in nodes, for the copies of blocks with parameters."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -32,7 +32,7 @@ from openinfer.ir.values import AttrValue, ExprList, ExprValue, IntValue, VarVal
 
 
 def substituted(expr: Expr, found: Callable[[str], Expr]) -> Expr:
-    """An expression with another in the place of each name.
+    """An expression with each name replaced by an expression.
 
     >>> from openinfer.ir.expr import Num, Ref
     >>> str(substituted(BinaryExpr("*", Ref("N"), Num(2)), {"N": Num(4)}.__getitem__))
@@ -51,15 +51,15 @@ def substituted(expr: Expr, found: Callable[[str], Expr]) -> Expr:
 
 @dataclass(frozen=True)
 class Renaming:
-    """What becomes of the names in a block: variables, and sizes that only it has."""
+    """New names for the variables of a block, and expressions for the sizes that only it has."""
 
     variables: Mapping[str, str]
     sizes: Mapping[str, Expr] = field(default_factory=dict)
     hidden: frozenset[str] = frozenset()
-    """The indices of loops around, which hide variables and sizes of their names in expressions."""
+    """The indices of enclosing loops, which shadow variables and sizes of the same name in expressions."""
 
     def nodes(self, nodes: Iterable[Node], call: Callable[["Renaming", BlockCall], NodeKind]) -> tuple[Node, ...]:
-        """Nodes, with those inside them; ``call`` says what becomes of a call."""
+        """Rename nodes, nested ones included; ``call`` gives the replacement of a call."""
         return tuple(replace(node, kind=self._kind(node.kind, call)) for node in nodes)
 
     def _kind(self, kind: NodeKind, call: Callable[["Renaming", BlockCall], NodeKind]) -> NodeKind:
@@ -101,15 +101,15 @@ class Renaming:
                 return kind
 
     def name(self, name: str) -> str:
-        """A variable."""
+        """Rename a variable."""
         return self.variables.get(name, name)
 
     def dimension(self, expr: Expr) -> Expr:
-        """A dimension: all names in it are sizes."""
+        """Rename a dimension, in which all names are sizes."""
         return substituted(expr, lambda name: self.sizes.get(name, Ref(name)))
 
     def expr(self, expr: Expr) -> Expr:
-        """An index expression: loop indices, then variables, then sizes."""
+        """Rename an index expression: loop indices come first, then variables, then sizes."""
         return substituted(expr, self._named)
 
     def _named(self, name: str) -> Expr:
@@ -118,15 +118,15 @@ class Renaming:
         return Ref(self.variables[name]) if name in self.variables else self.sizes.get(name, Ref(name))
 
     def operand(self, operand: Operand) -> Operand:
-        """An operand of a node."""
+        """Rename an operand of a node."""
         return self.access(operand) if isinstance(operand, Access) else operand
 
     def argument(self, given: CallArgument) -> CallArgument:
-        """An argument of a call."""
+        """Rename an argument of a call."""
         return self.operand(given) if isinstance(given, Access | ModelRef | Literal) else self.expr(given)
 
     def access(self, access: Access) -> Access:
-        """What a node accesses."""
+        """Rename an access."""
         return replace(access, base=self.name(access.base), indices=tuple(map(self._index, access.indices)))
 
     def _index(self, index: Index) -> Index:

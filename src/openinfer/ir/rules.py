@@ -1,4 +1,4 @@
-"""Single rules of graphs, each a function of what it judges; ``validate`` applies them all."""
+"""Single rules of graphs, each a function of what it checks; ``validate`` applies them all."""
 
 from collections.abc import Iterator, Mapping
 
@@ -23,7 +23,7 @@ from openinfer.ir.operand import Access, Slice
 
 
 def node_name(node: Node) -> str | None:
-    """What ``dep`` calls a node."""
+    """The name by which ``dep`` refers to a node."""
     match node.kind:
         case Op(op):
             return op
@@ -46,7 +46,7 @@ def node_name(node: Node) -> str | None:
 
 
 def is_consumer(block: Block) -> bool:
-    """Whether a block is parked until what it awaits is yielded."""
+    """Whether a block waits until what it awaits is yielded."""
     return block.name != "entry" and bool(block.nodes) and isinstance(block.nodes[0].kind, Await)
 
 
@@ -62,13 +62,13 @@ def blocks_run(node: Node) -> Iterator[str]:
 
 
 def awaited(block: Block) -> tuple[str, ...]:
-    """What a consumer waits for."""
+    """The variables that a consumer waits for."""
     first = block.nodes[0].kind
     return first.vars if isinstance(first, Await) else ()
 
 
 def dimension_problem(expr: Expr) -> str | None:
-    """What can be said against an expression as a size before any size is known.
+    """What is wrong with an expression as a size before any size is known; None if nothing is.
 
     >>> from openinfer.ir.operand_text import parse_expr
     >>> dimension_problem(parse_expr("7/2"))
@@ -93,7 +93,7 @@ def dimension_problem(expr: Expr) -> str | None:
 
 
 def part_problem(access: Access, rank: int) -> str | None:
-    """What is wrong with the brackets behind a plain tensor: they take one index or slice for each dimension.
+    """What is wrong with the brackets of a plain tensor, which take one index or slice per dimension.
 
     >>> from openinfer.ir.operand_text import parse_access
     >>> part_problem(parse_access("x[0]"), 2)
@@ -107,7 +107,7 @@ def part_problem(access: Access, rank: int) -> str | None:
 
 
 def indexing_problem(access: Access, variable: VarDecl | None, rank: int | None, *, prefix: bool) -> str | None:
-    """What is wrong with the brackets of an access, if anything; ``rank`` is the variable's, where it is known."""
+    """What is wrong with the brackets of an access; None if nothing is. ``rank`` is the variable's, if known."""
     name, count = access.base, len(access.indices)
     if variable is None or not variable.is_indexed:
         return None if rank is None else part_problem(access, rank)
@@ -124,7 +124,7 @@ def indexing_problem(access: Access, variable: VarDecl | None, rank: int | None,
 
 
 def sizes_on_cycles(sizes: Mapping[str, SizeDecl]) -> set[str]:
-    """The sizes of the cycles that a walk along what they depend on runs into. No recursion: chains can be long."""
+    """The sizes on cycles of dependencies. Not recursive: chains can be long."""
     found: set[str] = set()
     done: set[str] = set()
     for first in sizes:

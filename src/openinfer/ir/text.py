@@ -45,12 +45,12 @@ CommentKey = tuple[str, str | int]
 
 @dataclass
 class Comments:
-    """Comments of a source file by the element they belong to; an empty string is a blank line."""
+    """The comments of a source file by the element they belong to; an empty string is a blank line."""
 
     leading: dict[CommentKey, list[str]] = field(default_factory=dict)
     trailing: dict[CommentKey, list[str]] = field(default_factory=dict)
     dangling: dict[CommentKey, list[str]] = field(default_factory=dict)
-    """At the end of a body, after its last element."""
+    """Comments at the end of a body, after its last element."""
 
     def around(self, key: CommentKey, lines: Iterator[str], indent: str) -> Iterator[str]:
         """The lines of an element with its comments."""
@@ -61,27 +61,27 @@ class Comments:
         yield from lines
 
     def closing(self, key: CommentKey, line: str) -> str:
-        """The line that closes an element's body, with the comments behind it."""
+        """The line that closes an element's body, with its trailing comments."""
         return "  ".join([line, *self.trailing.get(end_of(key), ())])
 
     def at_end(self, key: CommentKey, indent: str) -> Iterator[str]:
-        """The comments that stand alone at the end of a body."""
+        """The comments on their own lines at the end of a body."""
         for comment in self.dangling.get(key, ()):
             yield indent + comment if comment else ""
 
 
 def end_of(key: CommentKey) -> CommentKey:
-    """The closing brace of an element."""
+    """The key of an element's closing brace."""
     return (f"end of {key[0]}", key[1])
 
 
 def is_end(key: CommentKey) -> bool:
-    """Whether a key is that of a closing brace."""
+    """Whether a key belongs to a closing brace."""
     return key[0].startswith("end of ")
 
 
 def graph_text(graph: Graph, comments: Comments | None = None) -> str:
-    """The whole graph."""
+    """The text of a whole graph."""
     return "".join(f"{line}\n" for line in _graph_lines(graph, comments or Comments()))
 
 
@@ -157,7 +157,7 @@ def _attributes(variable: VarDecl) -> Iterator[str]:
 
 
 def attribute_text(attribute: Attribute) -> str:
-    """An attribute we keep without knowing it."""
+    """An attribute without a meaning to OpenInfer, as text."""
     if not attribute.arguments:
         return f"@{attribute.name}"
     arguments = [str(value) if name is None else f"{name}={value}" for name, value in attribute.arguments]
@@ -165,7 +165,7 @@ def attribute_text(attribute: Attribute) -> str:
 
 
 def type_text(dtype: str, dims: Sequence[Expr]) -> str:
-    """A type as the language writes it; a scalar has no brackets."""
+    """A type in the language's syntax; a scalar has no brackets."""
     return f"{dtype}[{', '.join(map(str, dims))}]" if dims else dtype
 
 
@@ -177,7 +177,7 @@ def _block(block: Block, comments: Comments) -> Iterator[str]:
 
 
 def block_head(block: Block) -> str:
-    """The name of a block, with its parameters and constraints."""
+    """The head of a block: its name, parameters and constraints."""
     params = "" if block.params is None else f"({', '.join(map(param_text, block.params))})"
     return f"block {block.name}{params}{_with(block.constraints)}"
 
@@ -215,7 +215,7 @@ def _inferred(node: Node) -> str:
 
 
 def node_head(node: Node) -> str:
-    """A node in one line, without its body and without ``;``."""
+    """A node on one line, without its body and without ``;``."""
     match node.kind:
         case Assign(name, dtype, dims):
             head = f"assign {name}: {'?' if dtype is None else type_text(dtype.name, dims or ())}"
@@ -256,7 +256,7 @@ def node_head(node: Node) -> str:
 
 
 def call_text(op: Op) -> str:
-    """The call that an op makes, without where its results go."""
+    """The call of an op, without its results."""
     arguments = [*map(str, op.inputs), *(f"{name}={value}" for name, value in op.attrs)]
     return f"op {op.op}({', '.join(arguments)})"
 

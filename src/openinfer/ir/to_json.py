@@ -57,7 +57,7 @@ Json = dict[str, Any]
 
 
 def graph_json(graph: Graph, *, spans: bool = False) -> Json:
-    """The whole graph."""
+    """The JSON values of a whole graph."""
     return {
         "version": VERSION,
         "sizes": {name: _size(size) for name, size in graph.sizes.items()},
@@ -113,7 +113,7 @@ def _attribute(attribute: Attribute) -> Json:
 
 
 def dtype_tag(dtype: DType) -> str:
-    """A dtype as JSON spells it: ``F32``, ``Bool``."""
+    """The tag of a dtype in JSON: ``F32``, ``Bool``."""
     return "Bool" if dtype.name == "bool" else dtype.name.upper()
 
 
@@ -229,7 +229,7 @@ def _amount(expr: Expr) -> Json | int:
 
 
 def _argument(given: CallArgument) -> Json | str:
-    """An argument as an op's input is written; an expression is tagged."""
+    """An argument of a call: an operand like the input of an op, or a tagged expression."""
     return _operand(given) if isinstance(given, Access | ModelRef | Literal) else {"Expr": str(given)}
 
 

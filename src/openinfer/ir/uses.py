@@ -1,4 +1,4 @@
-"""What each kind of node reads, writes and evaluates: analyses, traces and pictures ask here, and list no kinds."""
+"""What each kind of node reads, writes and evaluates: analyses, traces and pictures ask here and list no kinds."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -31,16 +31,16 @@ from openinfer.ir.operand import Access, Literal, ModelRef
 
 @dataclass(frozen=True)
 class NodeUses:
-    """What a node uses itself; the nodes of a body and the blocks that it runs have uses of their own."""
+    """What a node itself uses, without the nodes of its body and the blocks that it runs."""
 
     reads: tuple[Input, ...] = ()
     writes: tuple[Access, ...] = ()
     exprs: tuple[Expr, ...] = ()
-    """The integers it evaluates, apart from those in brackets: the bounds of a loop, the amount of a counter."""
+    """The integer expressions it evaluates, except those in brackets: loop bounds, counter amounts."""
 
 
 def node_uses(kind: NodeKind) -> NodeUses:
-    """The uses of a kind of node. A type checker finds a kind that is missing here.
+    """The uses of a kind of node. A type checker reports a kind that is missing here.
 
     >>> node_uses(CacheReset(Access("K")))
     NodeUses(reads=(), writes=(Access(base='K', indices=(), bracketed=False),), exprs=())
@@ -74,5 +74,5 @@ def _inputs(args: Iterable[CallArgument]) -> Iterator[Input]:
 
 
 def _indices(args: Iterable[CallArgument]) -> Iterator[Expr]:
-    """Those that are expressions."""
+    """The arguments of a call that are expressions."""
     return (one for one in args if not isinstance(one, Access | ModelRef | Literal))

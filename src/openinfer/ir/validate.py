@@ -1,7 +1,7 @@
-"""What can be wrong with a graph before any model is known: declarations, names, control flow, tables.
+"""Validates graphs before any model is known: declarations, names, control flow, tables.
 
-Every check adds to one list, so that all problems are reported together. Types and shapes need a model's sizes and are
-checked when the graph is bound.
+All checks add to one list, so that all problems are reported together. Types and shapes need a model's sizes; binding
+checks them.
 """
 
 from collections.abc import Iterable, Iterator
@@ -29,9 +29,9 @@ from openinfer.ir.rules import awaited, blocks_run, is_consumer, node_name
 
 
 def validate(graph: Graph, *, strict: bool = False, end: GraphPlace | None = None) -> list[Diagnostic]:
-    """All structural problems of a graph; in strict mode, attributes we do not know are problems too.
+    """All structural problems of a graph; in strict mode, unknown attributes are problems too.
 
-    ``end`` is where its text or document ends: what is missing from the whole of it is missing there.
+    ``end`` is the end of its text or document, where missing parts are reported.
     """
     return _Validation(graph, strict=strict, end=end).run()
 
@@ -52,7 +52,7 @@ class _Validation:
             near = nearest("entry", self.graph.blocks)
             advice = "execution starts at 'block entry { ... }'"
             if near is not None:
-                advice = Advice(near, *(Fix(fix.old, fix.new) for fix in fixes_of(near)))  # what is there is changed
+                advice = Advice(near, *(Fix(fix.old, fix.new) for fix in fixes_of(near)))  # corrects the existing name
             place = self.end if first is None else first.span
             self._report(Code.NO_ENTRY, "there is no block 'entry'", place, advice)
         self.found += call_problems(self.graph)
@@ -70,7 +70,7 @@ class _Validation:
         self.found.append(Diagnostic(code, message, span, advice))
 
     def _nearest(self, name: str, candidates: Iterable[str]) -> str | None:
-        """Advice for the first errors; comparing thousands of names with thousands takes minutes."""
+        """Advice for the first errors only: comparing thousands of names with thousands takes minutes."""
         return nearest(name, candidates) if len(self.found) < MOST_ADVISED else None
 
     # --- blocks ---------------------------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ class _Validation:
         done: set[str] = set()
         for start, jumps in targets.items():
             stack: list[tuple[str, Iterator[tuple[str, Node]]]] = [(start, iter(jumps))] if start not in done else []
-            path = {start: None}  # in order, and quick to search
+            path = {start: None}  # ordered, and fast to search
             while stack:
                 name, rest = stack[-1]
                 following = next(rest, None)
@@ -194,7 +194,7 @@ class _Validation:
                     path[following[0]] = None
 
     def _hand_overs(self) -> None:
-        """What entry yields and awaits, and what consumers await and give back, must fit together."""
+        """Check that what entry yields and awaits matches what consumers await and yield back."""
         entry = self.graph.blocks.get("entry")
         if entry is None:
             return
@@ -237,7 +237,7 @@ class _Validation:
 
 
 def _occurrences(block: Block) -> tuple[dict[str, int], dict[str, int]]:
-    """Where each name that ``dep`` can mention occurs first and last."""
+    """The first and last position of each name that ``dep`` can mention."""
     first: dict[str, int] = {}
     last: dict[str, int] = {}
     for position, node in enumerate(walk(block.nodes)):
@@ -249,6 +249,6 @@ def _occurrences(block: Block) -> tuple[dict[str, int], dict[str, int]]:
 
 
 def _shortened(cycle: list[str], end: str) -> str:
-    """A cycle in words; the middle of a long one is left out."""
+    """A cycle in words, with the middle of a long one left out."""
     shown = cycle if len(cycle) <= 8 else [*cycle[:4], "...", *cycle[-3:]]
     return " -> ".join([*shown, end])

@@ -1,8 +1,8 @@
 """Values of parameters, attributes and constraints.
 
-``tag`` is how other tools spelled a number in JSON (``Double`` for ``Float``, ``UInt`` for ``Int``); it is kept so that
-their documents survive unchanged, and it does not count in comparisons. ``span`` is where
-a number stands that can be an operand.
+``tag`` is how another tool spelled a number in JSON (``Double`` for ``Float``, ``UInt`` for ``Int``); it is kept so
+that documents survive unchanged, and comparisons ignore it. ``span`` is the source location of a number that can be an
+operand.
 """
 
 import json
@@ -16,7 +16,7 @@ from openinfer.ir.expr import Expr, Num, Ref
 
 @dataclass(frozen=True, slots=True)
 class FloatValue:
-    """A floating-point number. NaN equals NaN here: it is a value like any other."""
+    """A floating-point number. NaN equals NaN here, as any other value equals itself."""
 
     value: float
     tag: str | None = field(default=None, compare=False)
@@ -113,7 +113,7 @@ class ExprList:
 
     @property
     def integers(self) -> tuple[int, ...] | None:
-        """The elements, where all of them are plain integers."""
+        """The elements, if all of them are plain integers; None otherwise."""
         found = tuple(value.value for value in self.values if isinstance(value, Num))
         return found if len(found) == len(self.values) else None
 
@@ -137,7 +137,7 @@ AttrValue = (
 
 
 def quote(text: str) -> str:
-    r"""A string literal, with the escapes of JSON where a character would not print.
+    r"""A string literal, with JSON escapes if it contains characters that do not print.
 
     >>> quote('say "hi"')
     '"say \\"hi\\""'
@@ -146,7 +146,7 @@ def quote(text: str) -> str:
 
 
 def float_text(value: float) -> str:
-    """A float literal that reads back to the same float.
+    """A float literal that parses back to the same float.
 
     >>> float_text(5.0), float_text(1e300), float_text(float("-inf"))
     ('5.0', '1e300', '-inf')
@@ -163,7 +163,7 @@ InitValue = FloatValue | IntValue | BoolValue
 
 
 def init_value(value: AttrValue, dtype: DType) -> InitValue | None:
-    """An initial value in a dtype, or None where the dtype does not have it.
+    """An initial value in a dtype; None if the dtype cannot represent it.
 
     >>> from openinfer.dtypes import dtype_of
     >>> init_value(IntValue(5), dtype_of("f32"))
@@ -182,7 +182,7 @@ def init_value(value: AttrValue, dtype: DType) -> InitValue | None:
 
 
 def as_expr(value: AttrValue) -> Expr | None:
-    """A value as an integer expression, where it is one."""
+    """A value as an integer expression; None if it is not one."""
     match value:
         case IntValue():
             return Num(value.value)

@@ -1,4 +1,4 @@
-"""The words of the language that cannot be names."""
+"""Reserved words, which cannot be names."""
 
 from openinfer.dtypes import ALIASES, DTYPES
 

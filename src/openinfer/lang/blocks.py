@@ -1,4 +1,4 @@
-"""The parameters of blocks from their syntax trees."""
+"""Builds block parameters from syntax trees."""
 
 from lark import Tree
 

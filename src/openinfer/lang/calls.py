@@ -1,4 +1,4 @@
-"""The arguments and constraints of ops from their syntax trees."""
+"""Builds the arguments and constraints of ops from syntax trees."""
 
 from collections.abc import Iterator, Set
 from dataclasses import replace
@@ -20,7 +20,7 @@ from openinfer.lang.trees import STree, is_operand, word
 
 
 class Calls:
-    """Tells inputs from parameters by what is declared, and by the temporaries of all blocks."""
+    """Tells inputs from parameters, using declarations and the temporaries of all blocks."""
 
     def __init__(self, text: Declarations, temporaries: Set[str]) -> None:
         self._text = text
@@ -55,7 +55,7 @@ class Calls:
         return tuple(inputs), tuple(attrs)
 
     def _by_position(self, value: Syntax) -> Iterator[Input]:
-        """An argument without a name: an operand, or nothing where it is wrong."""
+        """An argument without a name: an operand, or nothing if it is wrong."""
         if is_operand(value):
             yield Input(self._text.operand(value))
             return
@@ -75,7 +75,7 @@ class Calls:
         return self._text.report(Code.SYNTAX, message, value, "write name=value")
 
     def _computed_first(self, value: STree) -> str:
-        """Advice to give an expression a name, in a statement of its own."""
+        """Advice to compute an expression first, in a statement of its own."""
         span = self._text.span(value)
         expression = span.source.text[span.start : span.end]
         taken = {*self._text.vars, *self._temporaries}
@@ -100,7 +100,7 @@ class Calls:
         return Literal(literal, self._text.span(value))
 
     def _is_input(self, value: Syntax) -> bool:
-        """Whether a named argument can only be an operand: parameters take constants, and scalars at that."""
+        """Whether a named argument can only be an operand: parameters take only constants that are scalars."""
         if isinstance(value, Tree):
             return value.data in ("indexed", "model")
         if value.type != "IDENT":

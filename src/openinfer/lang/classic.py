@@ -1,4 +1,4 @@
-"""The effects of the classic dialect, which become reads and writes of persistent memory."""
+"""Translates the effects of the classic dialect to reads and writes of persistent memory."""
 
 from collections.abc import Iterator
 
@@ -17,14 +17,14 @@ from openinfer.lang.trees import STree, is_operand, parts_of, word
 
 
 class ClassicEffects:
-    """``effect read`` and ``effect write`` of one source."""
+    """Translates ``effect read`` and ``effect write`` of one source."""
 
     def __init__(self, text: Declarations, names: Names) -> None:
         self._text = text
         self._names = names
 
     def write(self, tree: STree) -> Iterator[Node]:
-        """Write a slice of a buffer: an ``effect write`` with the index and the value."""
+        """Write a slice of a buffer: an ``effect write`` with an index and a value."""
         call = self._effect(tree, "write", ("index", "value", "axis"))
         if call is None:
             return
@@ -39,7 +39,7 @@ class ClassicEffects:
             yield self._node(CacheWrite(value, target[0]), tree)
 
     def read(self, tree: STree) -> Iterator[Node]:
-        """Read a slice of a buffer into a variable: an ``effect read`` with the index."""
+        """Read a slice of a buffer into a variable: an ``effect read`` with an index."""
         call = self._effect(tree, "read", ("index", "axis"))
         if call is None:
             return
@@ -60,7 +60,7 @@ class ClassicEffects:
         yield self._node(CacheRead(target[0], Access(name, span=self._text.span(tree.children[0]))), tree)
 
     def _effect(self, tree: STree, verb: str, known: tuple[str, ...]) -> tuple[VarDecl, dict[str, Syntax]] | None:
-        """The buffer an effect is about and its named arguments."""
+        """The buffer and the named arguments of an effect."""
         words = [child for child in tree.children if isinstance(child, SourceToken)]
         if words[-1].value != verb:
             self._text.report(
@@ -92,7 +92,7 @@ class ClassicEffects:
     def _slice(
         self, tree: STree, buffer: VarDecl, arguments: dict[str, Syntax], shape: tuple[Expr, ...] | None
     ) -> tuple[Access, int] | None:
-        """The slice of a buffer that has this shape, and the axis the index chooses from."""
+        """The slice of a buffer with this shape, and the axis that the index selects from."""
         rank = len(buffer.dims)
         if "axis" in arguments:
             given = self._text.value(arguments["axis"])

@@ -1,4 +1,4 @@
-"""Sizes, memory sections and attributes from their syntax trees."""
+"""Builds sizes, memory sections and attributes from syntax trees."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -35,7 +35,7 @@ class Declarations(Literals):
         self.vars: dict[str, VarDecl] = {}
 
     def section(self, tree: Tree[SourceToken]) -> None:
-        """One section of sizes or variables."""
+        """Add a section of sizes or variables."""
         head, *entries = tree.children
         assert isinstance(head, SourceToken)
         for entry in entries:
@@ -139,7 +139,7 @@ class Declarations(Literals):
         return found
 
     def init(self, decl: VarDecl, arguments: Arguments) -> VarDecl | None:
-        """``@init(value)``, in the variable's own type."""
+        """``@init(value)``, converted to the variable's type."""
         if len(arguments) != 1 or arguments[0][0] is not None:
             return None
         value = init_value(arguments[0][1], decl.dtype)

@@ -1,7 +1,7 @@
 """The formatter: canonical text with the comments and blank lines of the source.
 
-A comment belongs to the statement it stands above, or behind which it stands on the same line; a comment inside a
-statement moves above it; one at the end of a body stays there.
+A comment belongs to the statement below it, or to the one before it on the same line. A comment inside a statement
+moves above it; one at the end of a body stays there.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ _FILE: CommentKey = ("file", "")
 
 
 def format_source(text: str, name: str = "<graph>") -> str:
-    r"""The text in canonical form; errors of syntax are raised, other problems do not matter here.
+    r"""Format a text canonically; syntax errors are raised, other problems are ignored.
 
     >>> print(format_source("block entry{return;// done\n}"), end="")
     block entry {
@@ -39,7 +39,7 @@ def format_source(text: str, name: str = "<graph>") -> str:
 
 
 def _element_starts(graph: Graph) -> dict[int, CommentKey]:
-    """Where each element that can carry comments begins."""
+    """The start offsets of all elements that can have comments."""
     starts: dict[int, CommentKey] = {}
     for size in graph.sizes.values():
         if isinstance(size.span, Span):
@@ -57,7 +57,7 @@ def _element_starts(graph: Graph) -> dict[int, CommentKey]:
 
 
 class _Attachment:
-    """Walks over a text once and gives every comment to an element."""
+    """Walks over a text once and attaches every comment to an element."""
 
     def __init__(self, graph: Graph) -> None:
         self.starts = _element_starts(graph)
@@ -105,7 +105,7 @@ class _Attachment:
         self.first_in_body = False
 
     def _inside(self) -> None:
-        """Comments in the middle of a statement go above it."""
+        """Move comments in the middle of a statement above it."""
         assert self.current is not None
         self.found.leading.setdefault(self.current, []).extend(line for line in self.pending if line)
         self.pending = []
@@ -128,7 +128,7 @@ class _Attachment:
 
 
 def comments_of(text: str, graph: Graph) -> Comments:
-    """The comments and blank lines of a text, by the elements of its graph that they belong to."""
+    """The comments and blank lines of a text, by the graph element that they belong to."""
     attachment = _Attachment(graph)
     for kind, piece, start in trivia(text):
         if kind == "space":
@@ -145,7 +145,7 @@ def comments_of(text: str, graph: Graph) -> Comments:
 
 
 def _rescued(comments: Comments, graph: Graph) -> Comments:
-    """Comments of what is not printed (an empty section) go to the end of the file, where they are not lost."""
+    """Move comments of elements that are not printed, such as an empty section, to the end of the file."""
     printed = set(_printed(graph))
     bodies = {key for key in printed if key[0] in ("section", "block", "file")}
     bodies |= {("node", node.index) for node in graph.walk() if isinstance(node.kind, Loop | Scope)}

@@ -1,6 +1,6 @@
-"""What people who come from other languages and frameworks write, and how it is written here.
+"""Hints for code written in the habits of other languages and frameworks.
 
-Asked only where the text is wrong anyway: a rule may guess, since all it changes is the words of an error.
+Consulted only when the text is already wrong: a rule may guess, since it only affects the wording of an error.
 """
 
 import re
@@ -61,22 +61,22 @@ _RESULT = "y = op name(x);  or, for a variable that is declared,  op name(x) >> 
 
 @dataclass(frozen=True)
 class HabitPlace:
-    """Where the text went wrong: ``inside`` what, the statement up to there, what was found, and what follows."""
+    """Where the text went wrong: the enclosing section, the statement so far, the token found, and what follows."""
 
     inside: str
     before: str
     found: str
     after: str
     declared: Set[str] = frozenset()
-    """The variables that the text declares so far."""
+    """The variables declared in the text so far."""
 
     @property
     def statement(self) -> str:
-        """The statement, up to its ``;`` or the end of its line."""
+        """The statement, up to its ``;`` or the end of the line."""
         return re.split(r"[;{\n]", self.before + self.found + self.after, maxsplit=1)[0].strip()
 
     def instead(self, new: str, words: str = "write  {}") -> "Hint":
-        """A hint to write another statement, which is complete, in the place of this one."""
+        """A hint to write another statement, a complete one, instead of this one."""
         old = self.statement + ";" * (re.match(r"[^;{\n]*;", self.before + self.found + self.after) is not None)
         return Hint(Advice(words.format(new), Fix(new, old)))
 
@@ -89,19 +89,19 @@ class HabitPlace:
 
 @dataclass(frozen=True)
 class Hint:
-    """How it is written here; with a ``message``, that is said of the statement's first word instead."""
+    """How to write it; a ``message`` replaces the error, and is reported at the statement's first word."""
 
     advice: str
     message: str | None = None
 
     @property
     def fixes(self) -> tuple[Fix, ...]:
-        """The changes that it names."""
+        """The fixes in the advice."""
         return fixes_of(self.advice)
 
 
 def hint(place: HabitPlace) -> Hint | None:
-    """What to say about a place, if it looks like a habit from elsewhere."""
+    """A hint for a place that looks like a habit from elsewhere; None if it does not."""
     for rule in (_characters, _RULES.get(place.inside, _in_block)):
         found = rule(place)
         if found is not None:
@@ -110,12 +110,12 @@ def hint(place: HabitPlace) -> Hint | None:
 
 
 def _changed(words: str, old: str, new: str) -> Hint:
-    """A hint to write something else in the place of a few characters."""
+    """A hint to replace a few characters."""
     return Hint(Advice(words, Fix(new, old)))
 
 
 def _characters(place: HabitPlace) -> Hint | None:
-    """What is wrong wherever it stands."""
+    """Mistakes that are wrong anywhere."""
     found, following = place.found, place.after[:1]
     if found == "#":
         return _changed("comments begin with //", "#", "//")
@@ -159,7 +159,7 @@ def _at_top(place: HabitPlace) -> Hint | None:
 
 
 def _in_params(place: HabitPlace) -> Hint | None:
-    """Between the parentheses of a block."""
+    """Mistakes between the parentheses of a block."""
     if place.found in (",", ")") and (name := re.search(rf"({_NAME})\s*$", place.before)):
         return Hint(f"give it a type: {name[1]}: f32[N]  or  {name[1]}: index  or  {name[1]}: prefix")
     if place.found == "=":
@@ -210,7 +210,7 @@ def _in_memory(place: HabitPlace) -> Hint | None:
 
 
 def _calls(place: HabitPlace) -> Hint | None:
-    """Blocks with parameters called as functions are elsewhere."""
+    """Calls of blocks written like function calls of other languages."""
     if match := re.match(rf"({_NAME}(?:\s*,\s*{_NAME})*)\s*=\s*call\s+({_NAME}\s*\([^)]*\))", place.statement):
         return place.instead(f"call {match[2]} >> {match[1]};", "write  {}  with results that are declared")
     if place.word == "call" and place.found == "=":
@@ -246,7 +246,7 @@ def _control_flow(place: HabitPlace) -> Hint | None:
 
 
 def _looped(match: re.Match[str]) -> str:
-    """The head of a loop: its name, its index, and ``range(...)`` or ``a..b``."""
+    """The head of a loop, from its name, its index, and ``range(...)`` or ``a..b``."""
     name, index, given, bounds = match.groups()
     start, _, end = (part.strip() for part in (given or "").rpartition(","))
     return f"loop {name} ({index} in {bounds or f'{start or 0}..{end}'})"
@@ -285,7 +285,7 @@ def _assignment(place: HabitPlace) -> Hint | None:
 
 
 def _written(place: HabitPlace, target: str, value: str, otherwise: str) -> str:
-    """Advice to write an assignment of other languages as a statement, or in other words where it is unclear."""
+    """Advice to write an assignment of another language as a statement; ``otherwise`` if it is unclear."""
     names = re.split(r"\s*,\s*", target)
     call = as_op(None, value)
     if call is not None and place.declared >= set(names):
@@ -301,7 +301,7 @@ def _updated(target: str, sign: str, value: str) -> str:
 
 
 def as_op(target: str | None, value: str) -> str | None:
-    """An expression of other languages as a statement, or as a call where there is no target; None if it is unclear."""
+    """A foreign expression as a statement, or as a call if there is no target; None if it is unclear."""
     value = value.strip()
     if match := re.fullmatch(r"-\s*([\w\[\], .]+)", value):
         found = f"neg({match[1]})"
@@ -319,7 +319,7 @@ def as_op(target: str | None, value: str) -> str | None:
 
 
 def _called(name: str, arguments: str) -> str:
-    """A call with the package in front of it left out, or the object whose method it is put first."""
+    """A call without its package prefix; for a method call, the object becomes the first argument."""
     *path, last = re.split(r"\s*\.\s*", name)
     if path and path[0] not in _PACKAGES:
         arguments = ", ".join(filter(None, (".".join(path), arguments)))
@@ -395,12 +395,12 @@ def _operands(place: HabitPlace) -> Hint | None:
 
 
 def _sliced(place: HabitPlace) -> Hint:
-    """``x[1:3]``, ``x[:, 0]`` and ``x[..., 0]``: ranges, and axes that are left out."""
+    """Slices as in ``x[1:3]``, ``x[:, 0]`` and ``x[..., 0]``."""
     words = "a slice is written a..b, and a whole axis is left empty: x[, 0]"
     start, rest = place.before.rpartition("[")[2], re.match(r"[^\]\n]*", place.after)
     parts = (start + place.found + (rest[0] if rest else "")).split(",")
     if any(part.count(":") > 1 or "..." in part for part in parts):
-        return Hint(words)  # strides, and as many axes as there are: the language has neither
+        return Hint(words)  # neither strides nor ``...`` exist in the language
     new = [part.strip() if ":" not in part else re.sub(r"\s*:\s*", "..", part.strip()) for part in parts]
     changed = ", ".join("" if part == ".." else part for part in new)
     return _changed(words, f"[{','.join(parts)}]", f"[{changed}]")

@@ -1,4 +1,4 @@
-"""Expressions, values and operands from their syntax trees."""
+"""Builds expressions, values and operands from syntax trees."""
 
 import json
 import re
@@ -35,25 +35,25 @@ _INFINITE = Advice("write inf if you mean infinity", Fix("inf", place=FixPlace.W
 
 
 class Literals:
-    """Builds values of one source and collects what is wrong with them."""
+    """Builds the values of one source and collects their problems."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
         self.problems: list[Diagnostic] = []
 
     def report(self, code: Code, message: str, where: Syntax | Span, advice: str | None = None) -> None:
-        """Note an error at a piece of syntax."""
+        """Add an error at a piece of syntax."""
         span = where if isinstance(where, Span) else self.span(where)
         self.problems.append(Diagnostic(code, message, span, advice))
 
     def span(self, first: Syntax, last: Syntax | None = None) -> Span:
-        """From the start of one piece of syntax to the end of another."""
+        """The span from the start of one piece of syntax to the end of another."""
         return Span(self.source, _start(first), _end(first if last is None else last))
 
     # --- numbers and strings --------------------------------------------------------------------------------------
 
     def integer(self, token: SourceToken) -> int:
-        """An integer literal; larger ones than any dtype holds are refused."""
+        """An integer literal; one larger than any dtype holds is refused."""
         digits = token.value.replace("_", "")
         if len(digits) <= 80 and re.fullmatch(r"0[xX][0-9a-fA-F]+|0[bB][01]+|[0-9]+", digits):
             base = {"x": 16, "b": 2}.get(digits[1:2].lower(), 10)
@@ -71,7 +71,7 @@ class Literals:
         return value
 
     def string(self, token: SourceToken) -> str:
-        """A string literal, with the escapes of JSON."""
+        """A string literal, with JSON escapes."""
         try:
             text: str = json.loads(token.value, strict=False)
             text.encode("utf-8")
@@ -93,7 +93,7 @@ class Literals:
             return Num(0)
 
     def _operation(self, items: list[Syntax]) -> Expr:
-        """Operands and operators in a row, by precedence: two stacks, no recursion."""
+        """A sequence of operands and operators, by precedence; uses two stacks and no recursion."""
         operands: list[Expr] = []
         operators: list[str] = []
         negative = False
@@ -124,7 +124,7 @@ class Literals:
     # --- operands -------------------------------------------------------------------------------------------------
 
     def access(self, syntax: Syntax) -> Access:
-        """A variable or what brackets choose from it."""
+        """A variable, or a selection from it in brackets."""
         if isinstance(syntax, Tree) and syntax.data in ("access", "operand"):
             return self.access(syntax.children[0])
         span = self.span(syntax)
@@ -253,7 +253,7 @@ def _end(syntax: Syntax) -> int:
 
 
 def _edge(syntax: Syntax, step: int) -> SourceToken | None:
-    """The first or last token of a piece of syntax; empty brackets have none."""
+    """The first or last token of a piece of syntax; None for empty brackets."""
     if not isinstance(syntax, Tree):
         return syntax
     found = (_edge(child, step) for child in syntax.children[::step])

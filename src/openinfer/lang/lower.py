@@ -1,4 +1,4 @@
-"""From the syntax tree to the graph; the classic dialect becomes the current one on the way."""
+"""Lowers the syntax tree to a graph; the classic dialect is translated to the current one along the way."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -45,14 +45,14 @@ from openinfer.lang.trees import STree, names_of, parts_of, word
 
 @dataclass(frozen=True)
 class Parsed:
-    """A graph, the places of its elements, and what the parser has to say about the text."""
+    """A graph, with the problems of its text."""
 
     graph: Graph
     problems: list[Diagnostic]
 
 
 def lower(source: Source, tree: STree) -> Parsed:
-    """The graph of a syntax tree. Where ``problems`` holds errors, the graph is only a sketch."""
+    """Lower a syntax tree to a graph. If ``problems`` contains errors, the graph is incomplete."""
     text = Declarations(source)
     content = tree.children[0]
     if isinstance(content, Tree) and content.data == "wrapped":
@@ -231,7 +231,7 @@ _STATEMENTS: dict[str, Callable[[_Lowering, STree], Iterator[Node]]] = {
 
 
 def _temporaries(tree: STree) -> Iterator[str]:
-    """The names that parameters of and assignments in a block declare."""
+    """The names declared by parameters and assignments of a block."""
     for statement in tree.children:
         if not isinstance(statement, Tree):
             continue

@@ -1,4 +1,4 @@
-"""The names that the statements of a source declare."""
+"""Tracks the names that the statements of a source declare."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from openinfer.ir.graph import VarDecl
 
 
 class Names:
-    """The names that statements have met so far: temporaries with a type, and those whose type an op infers."""
+    """The names declared so far: typed temporaries, and those whose type an op infers."""
 
     def __init__(self, variables: Mapping[str, VarDecl]) -> None:
         self._vars = variables
@@ -17,12 +17,12 @@ class Names:
         self.inferred: set[str] = set()
 
     def is_new(self, name: str) -> bool:
-        """Whether nothing before declares the name."""
+        """Whether nothing has declared the name yet."""
         return name not in self._vars and name not in self.types and name not in self.inferred
 
     @contextmanager
     def block(self, params: Mapping[str, tuple[DType, tuple[Expr, ...]]] | None) -> Iterator[None]:
-        """The names inside a block: one that is called has its own, and begins with its parameters."""
+        """The names inside a block; a block that is called has its own, initially its parameters."""
         if params is None:
             yield
             return
@@ -32,7 +32,7 @@ class Names:
         self.types, self.inferred = types, inferred
 
     def dims_of(self, name: str) -> tuple[Expr, ...] | None:
-        """The dimensions of a variable or of a temporary that has been assigned."""
+        """The dimensions of a variable, or of an assigned temporary; None if unknown."""
         if name in self._vars:
             return self._vars[name].dims
         return self.types[name][1] if name in self.types else None

@@ -1,7 +1,7 @@
-"""From source text to a syntax tree, or to all the syntax errors in it.
+"""Parses source text to a syntax tree, or to all of its syntax errors.
 
-The grammar is in ``grammar.lark``. After an error the parser goes on: with a missing token put in where that helps,
-otherwise behind the statement that went wrong.
+The grammar is in ``grammar.lark``. After an error, the parser continues: with a missing token inserted if that helps,
+otherwise after the broken statement.
 """
 
 import re
@@ -48,7 +48,7 @@ _SHOWN |= {
 
 
 class _NoLexer(Lexer):
-    """The grammar declares its terminals; their tokens come from ``tokens``."""
+    """An empty lexer: the grammar declares its terminals, and the tokens come from ``tokens``."""
 
     __future_interface__ = 2
 
@@ -56,7 +56,7 @@ class _NoLexer(Lexer):
         del lexer_conf
 
     def lex(self, lexer_state: Any, parser_state: Any) -> Iterator[Token]:
-        """Nothing: tokens are fed one by one."""
+        """Return no tokens; they are fed one by one."""
         del lexer_state, parser_state
         return iter(())
 
@@ -68,7 +68,7 @@ def _grammar() -> Lark:
 
 
 def parse_tree(source: Source) -> tuple[Tree[SourceToken] | None, list[Diagnostic]]:
-    """The syntax tree of a text and the errors found; the tree is None where there are any."""
+    """Parse a text to a syntax tree and the errors found; the tree is None if there are any."""
     parse = _Parse(source)
     tree = parse.run()
     return (None if parse.problems else tree), parse.problems
@@ -76,17 +76,17 @@ def parse_tree(source: Source) -> tuple[Tree[SourceToken] | None, list[Diagnosti
 
 @dataclass(frozen=True)
 class RecoveredTree:
-    """What can be understood of a text, for editors: a text that is being typed is wrong most of the time."""
+    """A partial parse for editors, where the text is wrong most of the time."""
 
     tree: Tree[SourceToken] | None
-    """The statements and declarations that are right; None where there are too many errors to tell."""
+    """The correct statements and declarations; None if there are too many errors."""
     problems: list[Diagnostic]
     tokens: list[SourceToken]
-    """All tokens, those of wrong statements too."""
+    """All tokens, including those of broken statements."""
 
 
 def recovered_tree(source: Source) -> RecoveredTree:
-    """The syntax tree of a text without what is wrong in it; bodies that are still open end with the text.
+    """Parse a text and leave out what is wrong; bodies still open end with the text.
 
     >>> found = recovered_tree(Source("g.oig", "block entry { op neg(x) >> y; op ne"))
     >>> [child.data for child in found.tree.find_data("op")], len(found.problems)
@@ -123,7 +123,7 @@ class _Parse:
             if not self._track_depth(token):
                 return None
             if closes_nothing and not self.skipping:
-                # To be fed this, the parser would first take all that it has read for a complete graph.
+                # Before accepting this token, the parser would reduce everything so far to a complete graph.
                 self._unexpected(token)
                 self.skipping = True
             elif self.skipping:
@@ -140,11 +140,11 @@ class _Parse:
         return self.state.parse_conf.states[self.state.position]
 
     def _track_depth(self, token: SourceToken) -> bool:
-        """Keep the open brackets; False when there are too many to go on."""
+        """Track open brackets; False if they are nested too deeply to continue."""
         if token.type in _OPENING:
             self.open.append(token)
-            # Bodies count by themselves, and the deepest expression may stand in the index of an operand of an op:
-            # so every graph that can be built can be printed and read.
+            # Bodies are counted separately, and the deepest expression may be in an index of an op's operand.
+            # So every graph that can be built can be printed and parsed.
             braces = sum(other.type == "_LBRACE" for other in self.open)
             if braces > MAX_DEPTH or len(self.open) - braces > MAX_DEPTH + 2:
                 self._report(Code.TOO_DEEP, f"brackets are nested more than {MAX_DEPTH} deep", token)
@@ -154,7 +154,7 @@ class _Parse:
         return True
 
     def _track_statement(self, token: SourceToken) -> None:
-        """Keep where the statement begins, and what kinds of braces are open around it."""
+        """Track where the statement starts, and the kinds of braces open around it."""
         if token.type == "_LBRACE":
             first = re.match(r"\w+", self._statement(token.start_pos))
             word = first.group() if first else ""
@@ -165,7 +165,7 @@ class _Parse:
             self.start = token.end_pos
 
     def _statement(self, end: int) -> str:
-        """The statement up to a place, without what precedes its first word."""
+        """The statement up to an offset, without whitespace and comments before its first word."""
         text = self.source.text[self.start : end]
         return re.sub(r"\A(?:\s+|//[^\n]*|/\*.*?\*/)+", "", text, count=1, flags=re.DOTALL)
 
@@ -189,7 +189,7 @@ class _Parse:
             self.state.feed_token(token)
 
     def _is_habit(self, token: SourceToken) -> bool:
-        """Whether more is wrong than a token left out: ``axes=(0, 1)``, ``return op ...``, ``f32 init(0)``."""
+        """Whether more is wrong than a missing token: ``axes=(0, 1)``, ``return op ...``, ``f32 init(0)``."""
         if self.previous is None:
             return False
         pair = (self.previous.type, token.value)
@@ -207,7 +207,7 @@ class _Parse:
         return tree
 
     def closed(self) -> Tree[SourceToken] | None:
-        """The tree of what is right, with the bodies that are still open ended here."""
+        """The tree of the correct parts, with open bodies closed at the end."""
         place = len(self.source.text)
         while True:
             if self._takes("$END") or not self._unwind("_RBRACE"):
@@ -221,13 +221,13 @@ class _Parse:
     # --- recovery -------------------------------------------------------------------------------------------------
 
     def _missing(self, token: SourceToken) -> str | None:
-        """A token that, put in here, makes sense of what follows."""
-        # A name at the beginning of a statement is rather a word that is spelt wrong than the first of several.
+        """A token that, inserted here, makes the following one acceptable; None if there is none."""
+        # A name at the start of a statement is more likely a misspelt word than the first of several names.
         tried = [name for name in _MISSING if name != "_COMMA" or "_EQUALS" not in self._accepted()]
         return next((name for name in tried if self._takes(name, token.type)), None)
 
     def _takes(self, *names: str) -> bool:
-        """Whether the parser would take these tokens next."""
+        """Whether the parser accepts these tokens next."""
         if names[0] not in self._accepted():
             return False
         trial = self.state.copy(deepcopy_values=False)
@@ -239,7 +239,7 @@ class _Parse:
         return True
 
     def _resume(self, token: SourceToken) -> None:
-        """Go on behind a ``;`` or at a ``}`` or a new section, in the body that is being read."""
+        """Resume after a ``;``, or at a ``}`` or a new section, in the current body."""
         if token.type == "_LBRACE":
             self.skipped_braces += 1
         elif self.skipped_braces:
@@ -255,9 +255,9 @@ class _Parse:
             self.state.feed_token(token)
 
     def _unwind(self, name: str) -> bool:
-        """Drop what has been read of the broken statement, back to where ``name`` may follow."""
+        """Pop what has been read of the broken statement, back to a state that accepts ``name``."""
         states = self.state.parse_conf.states
-        closed = 0  # a body that has ended is not what is being read, even if it is not reduced yet
+        closed = 0  # a body that has ended is not the current one, even if it is not reduced yet
         for depth in range(len(self.state.state_stack) - 1, -1, -1):
             if depth < len(self.state.value_stack):
                 kind = getattr(self.state.value_stack[depth], "type", None)
@@ -274,14 +274,14 @@ class _Parse:
     # --- messages -------------------------------------------------------------------------------------------------
 
     def _unexpected(self, token: SourceToken) -> None:
-        # The table also lists tokens that merely end a phrase in some other context, so each one is tried.
+        # The table also lists tokens that only end a phrase in another context, so each one is tried.
         expected = {name for name in self._accepted() if (name.isupper() or name == "$END") and self._takes(name)}
         if token.type in ("BAD_STRING", "BAD_COMMENT"):
             what = "string" if token.type == "BAD_STRING" else "comment"
             return self._report(Code.UNTERMINATED, f"this {what} is never closed", token)
         before = self._statement(token.start_pos)
         if self.problems and re.match(rf"(?:{'|'.join(_CONTINUED)})\b", before + token.value):
-            return None  # goes with the statement before, which has been reported
+            return None  # belongs to the previous statement, which has been reported
         found = self._hint(token, before)
         if self._is_meant_as_name(token, expected) and (found is None or token.type == "DTYPE"):
             return self._reserved(token, before)
@@ -303,13 +303,13 @@ class _Parse:
         return hint(HabitPlace(inside, before[-_LONGEST_STATEMENT:], token.value, after, declared))
 
     def _is_meant_as_name(self, token: SourceToken, expected: set[str]) -> bool:
-        """Whether a reserved word stands where a name belongs; where a statement may begin, only in front of ``=``."""
+        """Whether a reserved word is used as a name; at the start of a statement, only if ``=`` follows."""
         if "IDENT" not in expected or token.value not in WORDS:
             return False
         return not _STATEMENT & expected or re.match(r"\s*=", self.source.text[token.end_pos :]) is not None
 
     def _reserved(self, token: SourceToken, before: str) -> None:
-        """Report a reserved word in the place of a name."""
+        """Report a reserved word used as a name."""
         kind = "a dtype" if token.type == "DTYPE" else "a reserved word"
         advice = Advice(f"choose another name, such as '{token.value}_'", Fix(f"{token.value}_", token.value))
         following = re.match(r"\s+([A-Za-z_]\w*)", self.source.text[token.end_pos :])
@@ -331,7 +331,7 @@ class _Parse:
         return nearest(token.value, [word for word in words if _ALL_WORDS[word] in expected])
 
     def _misspelt(self, word: SourceToken, token: SourceToken) -> str | None:
-        """Advice about the word in front of a token; the error is at the token, so that is part of the change."""
+        """Advice about the word before a token. The error is at the token, so the fix includes it."""
         near = nearest(word.value, STATEMENT_WORDS)
         if near is None:
             return None
@@ -353,12 +353,12 @@ class _Parse:
 
 
 def _is_body(accepted: Any) -> bool:
-    """Whether a state stands between the statements or declarations of a body."""
+    """Whether a state is between the statements or declarations of a body."""
     return set(accepted) >= _STATEMENT or ("IDENT" in accepted and len([n for n in accepted if n.isupper()]) <= 2)
 
 
 def _describe(expected: set[str]) -> str:
-    """The tokens that could have come, in words."""
+    """The expected tokens in words."""
     parts = []
     rest = set(expected)
     if rest >= _STATEMENT:

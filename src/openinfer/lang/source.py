@@ -1,4 +1,4 @@
-"""``graph(text)`` and ``load_graph(path)``: source text into checked graphs."""
+"""``graph(text)`` and ``load_graph(path)``: from source text to checked graphs."""
 
 import os
 import sys
@@ -20,7 +20,7 @@ _MOST_ADVISED = 20
 
 
 def parse(text: str, name: str = "<graph>", *, strict: bool = False) -> Parsed:
-    """The graph of a text with all that is wrong with it or old-fashioned about it; never raises for bad text."""
+    """Parse a text to a graph, with all errors and warnings; never raises for bad text."""
     if not isinstance(text, str):
         raise _unreadable(name, f"a graph is text, not {type(text).__name__}")
     source = Source(name, text)
@@ -33,7 +33,7 @@ def parse(text: str, name: str = "<graph>", *, strict: bool = False) -> Parsed:
 
 
 def validated(source: Source, parsed: Parsed, *, strict: bool = False) -> Parsed:
-    """A graph with what is wrong with its structure added to its problems, unless they are errors already."""
+    """Validate the structure of a graph, unless its text already has errors."""
     if any(not problem.code.is_warning for problem in parsed.problems):
         return parsed
     end = len(source.text.rstrip())
@@ -42,9 +42,9 @@ def validated(source: Source, parsed: Parsed, *, strict: bool = False) -> Parsed
 
 
 def unknown_ops(graph: Graph) -> Iterator[Diagnostic]:
-    """Ops that there are not.
+    """Diagnostics for unknown ops.
 
-    They are no matter of the language: documents of other tools may name ops of theirs, and can be printed and drawn.
+    They are not errors of the language: documents of other tools may use their own ops, and can be printed and drawn.
     """
     unknown = (node for node in graph.walk() if isinstance(node.kind, Op) and node.kind.op not in OP_NAMES)
     for position, node in enumerate(unknown):
@@ -54,7 +54,7 @@ def unknown_ops(graph: Graph) -> Iterator[Diagnostic]:
 
 
 def graph(text: str, name: str = "<graph>", *, strict: bool = False) -> Graph:
-    """The graph of a text; all its syntax or structure errors are raised together, and ops that there are not.
+    """Parse a graph from text. All syntax and structure errors are raised together; so are unknown ops.
 
     >>> g = graph("dynamic { x: f32[B]; } volatile { y: f32[B]; } block entry { op add(x, x) >> y; return; }")
     >>> g.node_count
@@ -69,7 +69,7 @@ def graph(text: str, name: str = "<graph>", *, strict: bool = False) -> Graph:
 
 
 def load_graph(path: str | os.PathLike[str], *, strict: bool = False) -> Graph:
-    """The graph of a file: source text, or JSON where the name ends in ``.json``."""
+    """Load a graph from a file: source text, or JSON if the name ends in ``.json``."""
     name = os.fspath(path)
     if "{" in name and not os.path.exists(name):
         raise _unreadable("<graph>", "it is the text of a graph, not a path", "graph(text) reads text")
@@ -78,12 +78,12 @@ def load_graph(path: str | os.PathLike[str], *, strict: bool = False) -> Graph:
 
 
 def is_json(path: str) -> bool:
-    """Whether a graph file holds JSON, by its name."""
+    """Whether a graph file contains JSON, judging by its name."""
     return path.lower().endswith(".json")
 
 
 def read_source(path: str) -> str:
-    """The text of a source file."""
+    """Read the text of a source file."""
     try:
         data = read_plain(path, MAX_SOURCE_BYTES)
     except (OSError, ValueError) as error:
@@ -92,7 +92,7 @@ def read_source(path: str) -> str:
 
 
 def read_standard_input() -> str:
-    """The text of a source that comes through standard input."""
+    """Read the text of a source from standard input."""
     try:
         data = sys.stdin.buffer.read(MAX_SOURCE_BYTES + 1)
     except OSError as error:  # it is a folder, or gone
@@ -101,7 +101,7 @@ def read_standard_input() -> str:
 
 
 def decode_source(data: bytes, name: str) -> str:
-    """The text of a source's bytes."""
+    """Decode the bytes of a source."""
     if data.startswith(b"OINF\0"):
         reason = "it is a model, not a graph"
         raise _unreadable(name, reason, "the graph comes first, and the model is --model FILE")

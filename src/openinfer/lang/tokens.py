@@ -1,7 +1,7 @@
-"""From source text to tokens, with comments kept aside.
+"""Splits source text into tokens; comments are kept aside.
 
-Reserved words are always words. Contextual ones (``state``, ``after`` ...) are words only where the grammar has room
-for them and names everywhere else, which the parser's state tells.
+Reserved words are always keywords. Contextual ones (``state``, ``after`` ...) are keywords only where the grammar
+accepts them, according to the parser's state, and names everywhere else.
 """
 
 import re
@@ -31,7 +31,7 @@ STATEMENT_WORDS = (
         "effect",
     ),
 )
-"""What a statement can begin with, besides a name and ``cache.``."""
+"""The words that can start a statement, besides a name and ``cache.``."""
 
 CONTEXTUAL = {
     "sizes": "SIZES",
@@ -93,7 +93,7 @@ _NAME_FOLLOWS = re.compile(r"(?:[ \t\r\n\f]|//[^\n]*\n|/\*[^*]*+\*++(?:[^/*][^*]
 
 
 class SourceToken:
-    """A token: its type, its text, and where it stands."""
+    """A token: its type, text and offsets."""
 
     __slots__ = ("end_pos", "start_pos", "type", "value")
 
@@ -108,7 +108,7 @@ class SourceToken:
 
 
 def tokens(text: str, accepted: Callable[[], Container[str]]) -> Iterator[SourceToken]:
-    """The tokens of a text, one at a time; ``accepted`` tells which types the grammar has room for just then."""
+    """The tokens of a text, one at a time; ``accepted`` gives the token types that the parser currently accepts."""
     for match in _TOKEN.finditer(text):
         kind = match.lastgroup
         if kind == "word":
@@ -116,7 +116,7 @@ def tokens(text: str, accepted: Callable[[], Container[str]]) -> Iterator[Source
             name = WORDS.get(word)
             if name is None:
                 name = CONTEXTUAL.get(word)
-                # Where a statement begins, a variable can also be called `call`; no name follows that one.
+                # At the start of a statement, `call` may also be a variable; in that case, no name follows.
                 is_name = name == "CALL" and not _NAME_FOLLOWS.match(text, match.end())
                 if name is None or is_name or name not in accepted():
                     name = "IDENT"
@@ -133,7 +133,7 @@ def tokens(text: str, accepted: Callable[[], Container[str]]) -> Iterator[Source
 
 
 def trivia(text: str) -> Iterator[tuple[str, str, int]]:
-    """Everything in a text: spaces and comments as they are, all else as ``token``, each with its place."""
+    """The whole text in pieces with offsets: spaces and comments verbatim, everything else as ``token``."""
     for match in _TOKEN.finditer(text):
         kind = match.lastgroup if match.lastgroup in ("space", "comment") else "token"
         yield kind or "token", match.group(), match.start()

@@ -1,4 +1,4 @@
-"""What statements have in common in the syntax tree."""
+"""Accessors shared by all statements of the syntax tree."""
 
 from lark import Tree
 
@@ -15,7 +15,7 @@ def word(syntax: Syntax) -> str:
 
 
 def parts_of(tree: STree) -> dict[str, list[STree]]:
-    """The trees below a statement by what they are."""
+    """The subtrees of a statement, by kind."""
     found: dict[str, list[STree]] = {}
     for child in tree.children:
         if isinstance(child, Tree):
@@ -24,11 +24,11 @@ def parts_of(tree: STree) -> dict[str, list[STree]]:
 
 
 def names_of(tree: STree) -> tuple[str, ...]:
-    """The names that a statement lists."""
+    """The names listed in a statement."""
     trees = [child for child in tree.children if isinstance(child, Tree) and child.data == "names"]
     return tuple(word(token) for child in trees for token in child.children)
 
 
 def is_operand(syntax: Syntax) -> bool:
-    """Whether syntax can only be an operand: a variable, or something with brackets."""
+    """Whether syntax can only be an operand: a name, or something with brackets."""
     return syntax.type == "IDENT" if isinstance(syntax, SourceToken) else syntax.data in ("indexed", "model")

@@ -1,4 +1,4 @@
-"""Positions in memory as sums of indices times strides: what tiling and packing need to know of an index map."""
+"""Affine index maps: positions in memory as sums of indices times strides, for tiling and packing."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from openinfer.loops.ir import INDEX, Binary, Buffer, Const, Scalar, ScalarVar, 
 
 @dataclass(frozen=True)
 class Affine:
-    """``first + sum of index * stride``; indices whose stride is 0 are left out."""
+    """``first + sum of index * stride``; indices with stride 0 are omitted."""
 
     first: int
     steps: Mapping[str, int]
@@ -27,7 +27,7 @@ class Affine:
 
 
 def affine(value: Scalar) -> Affine | None:
-    """The affine form of an index expression, or None."""
+    """The affine form of an index expression; None if it is not affine."""
     match value:
         case Const(number) if isinstance(number, int):
             return Affine(number, {})
@@ -47,7 +47,7 @@ def affine(value: Scalar) -> Affine | None:
 
 
 def scaled(one: Affine, factor: int) -> Affine:
-    """A position times a number."""
+    """A position multiplied by a constant."""
     return Affine(one.first * factor, {name: step * factor for name, step in one.steps.items()})
 
 
@@ -60,7 +60,7 @@ def added(one: Affine, other: Affine) -> Affine:
 
 
 def position(buffer: Buffer, index: Sequence[Scalar]) -> Affine | None:
-    """The linear position of an element in a buffer, in elements, if it is affine."""
+    """The linear position of an element in a buffer, counted in elements; None if it is not affine."""
     total = Affine(0, {})
     for one, step in zip(index, buffer.steps, strict=True):
         found = affine(one)

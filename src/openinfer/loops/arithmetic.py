@@ -1,4 +1,4 @@
-"""What values mean while kernels are interpreted: elements of memory, arithmetic, named functions, on NumPy scalars."""
+"""Value semantics of the interpreter: loads, stores, arithmetic and named functions on NumPy scalars."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -15,19 +15,19 @@ NumpyScalar: TypeAlias = Any
 
 
 class UndefinedError(Exception):
-    """A kernel did something undefined; the message says what."""
+    """The kernel's behaviour is undefined; the message says why."""
 
 
-# --- between stored and computed --------------------------------------------------------------------------------------
+# --- between storage and compute types --------------------------------------------------------------------------------
 
 
 def loaded(element: NumpyScalar, dtype: DType) -> NumpyScalar:
-    """A stored element in the type it is computed with."""
+    """Convert a stored element to its compute type."""
     return np.asarray(element).astype(dtype.compute.array)[()]
 
 
 def stored(value: NumpyScalar, dtype: DType) -> NumpyScalar:
-    """A value of the compute type as an element: floats are rounded to nearest even, integers wrap."""
+    """Convert a value of the compute type to an element: floats round to nearest even, integers wrap."""
     if dtype.kind == "float":
         return np.asarray(value).astype(dtype.array)[()]
     if dtype.values is not None and value not in dtype.values:
@@ -39,11 +39,11 @@ def stored(value: NumpyScalar, dtype: DType) -> NumpyScalar:
 
 
 def converted(value: NumpyScalar, dtype: DType) -> NumpyScalar:
-    """A number in a compute type: integers wrap, floats are rounded, a float to an integer must be in range."""
+    """Convert a number to a compute type: integers wrap, floats round, a float cast to an integer must be in range."""
     if dtype.kind == "bool":
         return np.bool_(value != 0)
     if dtype.kind == "float":
-        # A Python float is an f64 and a Python int, of a constant, is exact in it or in the integers of 64 bits.
+        # A Python float is an f64; a Python int comes from a constant and is exact in f64 or in a 64-bit integer.
         return np.asarray(value).astype(dtype.array)[()]
     is_number = isinstance(value, int | np.integer | np.bool_) or math.isfinite(value)
     is_float = isinstance(value, float | np.floating)
@@ -54,7 +54,7 @@ def converted(value: NumpyScalar, dtype: DType) -> NumpyScalar:
 
 
 def _wrapped(number: int, dtype: DType) -> int:
-    """An integer modulo the width of a dtype."""
+    """Wrap an integer to the width of a dtype."""
     code = number & ((1 << dtype.bits) - 1)
     return code - (1 << dtype.bits) if dtype.kind == "int" and code >> (dtype.bits - 1) else code
 
@@ -64,7 +64,7 @@ def _integer(number: int, dtype: DType) -> NumpyScalar:
 
 
 def bits_of(value: NumpyScalar, scalar: Bits) -> NumpyScalar:
-    """The bits of a value as another type."""
+    """Reinterpret the bits of a value as another type."""
     target, storage = scalar.type, scalar.storage
     if storage is None:
         return np.asarray(value).view(target.array)[()]
@@ -86,7 +86,7 @@ COMPARISONS: Mapping[str, Callable[[NumpyScalar, NumpyScalar], NumpyScalar]] = {
 
 
 def unary(op: str, value: NumpyScalar, dtype: DType) -> NumpyScalar:
-    """An operation on one value of a dtype."""
+    """Apply a unary operation to a value of a dtype."""
     match op:
         case "not" if dtype.kind == "bool":
             return np.bool_(not value)
@@ -107,7 +107,7 @@ def unary(op: str, value: NumpyScalar, dtype: DType) -> NumpyScalar:
 
 
 def binary(op: str, a: NumpyScalar, b: NumpyScalar, dtype: DType) -> NumpyScalar:
-    """An operation on two values of a dtype."""
+    """Apply a binary operation to two values of a dtype."""
     if dtype.kind == "float":
         return _float_binary(op, a, b)
     if dtype.kind == "bool":
@@ -139,7 +139,7 @@ def _float_binary(op: str, a: NumpyScalar, b: NumpyScalar) -> NumpyScalar:
         case "min" | "max":
             if np.isnan(a) or np.isnan(b):
                 return a if np.isnan(a) else b
-            # -0 is smaller than +0.
+            # -0 orders before +0.
             first, second = ((value, not np.signbit(value)) for value in (a, b))
             return (min if op == "min" else max)(first, second)[0]
         case _:
@@ -147,7 +147,7 @@ def _float_binary(op: str, a: NumpyScalar, b: NumpyScalar) -> NumpyScalar:
 
 
 def _integer_binary(op: str, a: int, b: int, dtype: DType) -> int:
-    """The exact result, which then wraps."""
+    """The exact result, which the caller wraps."""
     match op:
         case "add":
             return a + b
@@ -168,7 +168,7 @@ def _integer_binary(op: str, a: int, b: int, dtype: DType) -> int:
             if b < 0:
                 message = f"a shift by {b}"
                 raise UndefinedError(message)
-            # All bits are gone from the width on; a negative number shifts to -1.
+            # A shift by the width or more clears all bits; a negative number shifts right to -1.
             return a << min(b, dtype.bits) if op == "shl" else a >> min(b, dtype.bits)
         case _:
             return _BIT_OPS[op](a, b)
@@ -181,7 +181,7 @@ _NUMPY_NAMES |= {"asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh"}
 
 
 def named(function: str, args: Sequence[NumpyScalar], dtype: DType) -> NumpyScalar:
-    """A function of floats, computed in the next wider type and rounded once."""
+    """Apply a named function of floats, computed in the next wider type and rounded once."""
     if function == "fma":
         a, b, c = args
         return _fused(a, b, c, dtype)
@@ -195,7 +195,7 @@ def named(function: str, args: Sequence[NumpyScalar], dtype: DType) -> NumpyScal
 
 
 def _gelu(x: float) -> float:
-    """``x / 2 * erfc(-x / sqrt(2))``; what the quotient loses when it is rounded is counted by the derivative."""
+    """``x / 2 * erfc(-x / sqrt(2))``, with a first-order correction for the rounding error of the quotient."""
     exact = -np.longdouble(x) * np.sqrt(np.longdouble(0.5))
     y = float(exact)
     lost = float(exact - y) if abs(y) < 30 else 0.0
@@ -205,7 +205,7 @@ def _gelu(x: float) -> float:
 def _fused(a: NumpyScalar, b: NumpyScalar, c: NumpyScalar, dtype: DType) -> NumpyScalar:
     """``a * b + c``, rounded once."""
     if not (np.isfinite(a) and np.isfinite(b) and np.isfinite(c)):
-        # An infinity or NaN is the same however it is rounded; a product of finite numbers must not become one.
+        # Rounding does not affect infinities and NaN. A finite product must not overflow before c is added.
         return a * b + c if not (np.isfinite(a) and np.isfinite(b)) else c
     exact = Fraction(float(a)) * Fraction(float(b)) + Fraction(float(c))
     if exact == 0:
@@ -214,7 +214,7 @@ def _fused(a: NumpyScalar, b: NumpyScalar, c: NumpyScalar, dtype: DType) -> Nump
 
 
 def _rounded(exact: Fraction, dtype: DType) -> NumpyScalar:
-    """The nearest float. Through f64 rounded to odd, so that the second rounding sees what was cut off."""
+    """Round to the nearest float, via f64 rounded to odd, so that the second rounding sees what the first cut off."""
     try:
         near = np.float64(float(exact))
     except OverflowError:

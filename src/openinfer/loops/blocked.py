@@ -1,7 +1,7 @@
-"""Sums of many floats as sums of partial sums: no accumulator of 32 bits takes in more than a few hundred terms.
+"""Blocked summation: no 32-bit accumulator takes in more than a few hundred terms.
 
-One accumulator loses what is small beside it: a million terms of 0.1 are 3 % off in f32. A loop that adds up more than
-a block of terms adds up blocks, each in an accumulator of its own, and nested loops have one for every level.
+A single accumulator loses small terms: a million terms of 0.1 are off by 3 % in f32. A loop that adds up more terms
+than a block is split into blocks, each with its own accumulator; nested loops have one accumulator per level.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,20 +33,20 @@ from openinfer.loops.ir import (
 from openinfer.loops.rewrite import changed_statements, renamed, with_bodies
 
 BLOCK = 256
-"""The most terms that one accumulator takes in."""
+"""The maximum number of terms per accumulator."""
 LANES = 16
-"""Lanes of a reduction loop: a vector, or a few, on every processor that has them; each is an accumulator."""
+"""Lanes of a reduction loop: one vector or a few on any processor that has them; each lane is an accumulator."""
 _UNKNOWN = 1 << 31
-"""What is not below this depends on numbers that nothing is known of, as data is."""
+"""A bound that is not below this depends on unknown numbers, such as data."""
 
 
 def blocked(statements: tuple[Statement, ...], most: int = BLOCK) -> tuple[Statement, ...]:
-    """Statements whose loops add up floats of 32 bits in blocks, where they add up more than ``most``."""
+    """Split loops that add up more than ``most`` f32 terms into blocks."""
     return _Blocks(most, _ranges(statements)).statements(statements)
 
 
 def _ranges(statements: Sequence[Statement]) -> dict[str, Interval]:
-    """What positions can be that loops count, or that have names."""
+    """The value ranges of loop indices and of named positions."""
     known: dict[str, Interval] = {}
     for one in walk(tuple(statements)):
         match one:
@@ -62,7 +62,7 @@ def _ranges(statements: Sequence[Statement]) -> dict[str, Interval]:
 
 
 def _totals(loop: For) -> list[ScalarVar]:
-    """The floats of 32 bits that a loop only adds to, wherever in it."""
+    """The f32 variables that a loop only ever adds to, at any depth."""
     updates: dict[ScalarVar, int] = {}
     for one in walk(loop.body):
         if isinstance(one, SetLocal) and _added(one) is not None:
@@ -73,7 +73,7 @@ def _totals(loop: For) -> list[ScalarVar]:
 
 
 def _added(update: SetLocal) -> Scalar | None:
-    """What an assignment adds to its variable; terms times 0 only detect infinities and NaN."""
+    """The term that an assignment adds to its variable; terms times 0, which only detect inf and NaN, do not count."""
     match update.value:
         case Binary(op="add", left=left, right=right) if update.var in (left, right):
             term = right if left == update.var else left
@@ -84,7 +84,7 @@ def _added(update: SetLocal) -> Scalar | None:
 
 
 def _mentions(body: tuple[Statement, ...], var: ScalarVar) -> int:
-    """How often a variable is read or, other than by adding to it, written; a contraction counts as many times."""
+    """Count reads of a variable and writes that do not add to it; contractions and while loops add 2 to rule it out."""
     count = 0
     for one in walk(body):
         count += sum(part == var for value in scalars(one) for part in visit(value))
@@ -97,14 +97,14 @@ def _adds(body: tuple[Statement, ...], var: ScalarVar) -> bool:
     return any(isinstance(one, SetLocal) and one.var == var for one in walk(body))
 
 
-def _steps(body: tuple[Statement, ...], totals: Sequence[ScalarVar]) -> int:
-    """How often an iteration adds to a total at most, not counting loops in it, which have totals of their own."""
+def _additions(body: tuple[Statement, ...], totals: Sequence[ScalarVar]) -> int:
+    """The most additions to a total per iteration, not counting inner loops, which have their own accumulators."""
     counts = [sum(isinstance(one, SetLocal) and one.var == var for one in _straight(body)) for var in totals]
     return max(1, *counts)
 
 
 def _straight(body: tuple[Statement, ...]) -> Iterator[Statement]:
-    """Statements that are not in loops."""
+    """The statements outside of inner loops."""
     for one in body:
         yield one
         if isinstance(one, If):
@@ -112,14 +112,14 @@ def _straight(body: tuple[Statement, ...]) -> Iterator[Statement]:
 
 
 def _parts(totals: list[ScalarVar], loop: For) -> dict[str, ScalarVar]:
-    """Accumulators that stand for totals inside a loop."""
+    """The partial accumulators that replace totals inside a loop."""
     return {var.name: replace(var, name=f"{var.name.partition('_of_')[0]}_of_{loop.index.name}") for var in totals}
 
 
 def _around(
     totals: list[ScalarVar], parts: dict[str, ScalarVar], inner: tuple[Statement, ...]
 ) -> tuple[Statement, ...]:
-    """Statements that add to the parts, between their beginnings and what becomes of them."""
+    """Initialize the partial accumulators, run the statements that add to them, and add them to the totals."""
     return (
         *(Local(parts[var.name], Const(0.0, var.dtype)) for var in totals),
         *inner,
@@ -129,13 +129,13 @@ def _around(
 
 @dataclass(frozen=True)
 class _Blocks:
-    """The loops of some statements, which have blocks where they add up more than so many terms."""
+    """Splits loops that add up more than ``most`` terms into blocks."""
 
     most: int
     known: Mapping[str, Interval]
 
     def statements(self, body: tuple[Statement, ...]) -> tuple[Statement, ...]:
-        """Statements with blocks."""
+        """The statements with their loops in blocks."""
         return tuple(map(self._statement, body))
 
     def _statement(self, statement: Statement) -> Statement:
@@ -146,8 +146,8 @@ class _Blocks:
                     return self._in_blocks(statement, totals)
         return with_bodies(statement, self.statements)
 
-    def _rounds(self, loop: For) -> int:
-        """How often a loop runs at most; one whose extent depends on data is taken for short."""
+    def _trip_count(self, loop: For) -> int:
+        """An upper bound on the trip count; a loop whose extent depends on data is assumed to be short."""
         extent = loop.extent
         if isinstance(extent, Const) and isinstance(extent.value, int):
             return span(extent.value)[1]
@@ -155,8 +155,8 @@ class _Blocks:
         return max(most, 0) if most < _UNKNOWN else 1
 
     def _terms(self, loop: For, var: ScalarVar) -> int:
-        """How many terms a loop adds to a variable at most, not counting what lanes take in."""
-        rounds = self._rounds(loop)
+        """The most terms that a loop adds to a variable or, if it runs in lanes, to one accumulator."""
+        rounds = self._trip_count(loop)
         if loop.bind is Bind.LANES:
             return max(rounds // LANES, min(rounds, LANES))
         return rounds * self._terms_of(loop.body, var)
@@ -170,15 +170,15 @@ class _Blocks:
                 case For(bind=Bind.LANES) if _adds(one.body, var):
                     count += LANES
                 case For():
-                    count += self._rounds(one) * self._terms_of(one.body, var)
+                    count += self._trip_count(one) * self._terms_of(one.body, var)
                 case If(then=then, otherwise=otherwise):
                     count += max(self._terms_of(then, var), self._terms_of(otherwise, var))
         return count
 
     def _in_blocks(self, loop: For, totals: list[ScalarVar]) -> For:
-        """A loop that sums many terms, over blocks of its iterations, which are nested if there are many."""
-        block = BLOCK * LANES if loop.bind is Bind.LANES else BLOCK // min(_steps(loop.body, totals), BLOCK)
-        if self._rounds(loop) <= block:
+        """Split a loop that sums many terms into blocks of iterations; many blocks are split again."""
+        block = BLOCK * LANES if loop.bind is Bind.LANES else BLOCK // min(_additions(loop.body, totals), BLOCK)
+        if self._trip_count(loop) <= block:
             return self._by_level(loop, totals)
         name, parts = loop.index.name, _parts(totals, loop)
         first, count, number, inside = (ScalarVar(f"{name}_{what}") for what in ("first", "count", "block", "in"))
@@ -190,10 +190,10 @@ class _Blocks:
             *_around(totals, parts, (inner,)),
         )
         blocks = For(number, _blocks_of(loop.extent, block), body)
-        return self._in_blocks(blocks, totals) if self._rounds(blocks) > BLOCK else blocks
+        return self._in_blocks(blocks, totals) if self._trip_count(blocks) > BLOCK else blocks
 
     def _by_level(self, loop: For, totals: list[ScalarVar]) -> For:
-        """A loop over loops: their sums go into accumulators of each iteration."""
+        """Give each iteration of an outer loop its own accumulators for the sums of its inner loops."""
         deep = [var for var in totals if any(isinstance(one, For) and _adds(one.body, var) for one in walk(loop.body))]
         if not deep or loop.bind is Bind.LANES:
             return loop
@@ -202,7 +202,7 @@ class _Blocks:
 
 
 def _blocks_of(extent: Scalar, block: int) -> Scalar:
-    """How many blocks a loop has."""
+    """The number of blocks of a loop."""
     if isinstance(extent, Const) and isinstance(extent.value, int):
         return Const((extent.value + (block - 1)) // block, INDEX)
     return (extent + (block - 1)) // block

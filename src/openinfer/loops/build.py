@@ -1,4 +1,4 @@
-"""Writing kernels: a builder that lowerings use, so that they read like the loops they mean."""
+"""A builder for kernels: lowerings written with it read like the loops that they emit."""
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -37,19 +37,19 @@ from openinfer.loops.ir import (
 
 Position = Scalar | int
 Coordinates = tuple[Position, ...]
-"""Where an element is: a position along each axis."""
+"""The coordinates of an element: a position along each axis."""
 
 
 def index(value: Position) -> Scalar:
-    """A position: an expression, or an integer (which may be a ``Dim``)."""
+    """A position as an expression; an integer (which may be a ``Dim``) becomes a constant."""
     return as_scalar(value, INDEX)
 
 
 class Builder:
-    """Collects the statements of one kernel, or of a part of one.
+    """Collects the statements of a kernel, or of a fragment of one.
 
-    For a part, ``bound`` and ``allocated`` are the numbers of variables and buffers before it, from which its own are
-    numbered; names in ``taken`` are skipped.
+    For a fragment, ``bound`` and ``allocated`` are the numbers of variables and buffers before it, where its own
+    numbering starts; names in ``taken`` are skipped.
     """
 
     def __init__(self, taken: Collection[str] = (), bound: int = 0, allocated: int = 0) -> None:
@@ -57,7 +57,7 @@ class Builder:
         self._taken = taken
         self._count = bound
         self._own: list[Alloc] = []
-        """The memory of the kernel itself, which all of its statements see."""
+        """Memory allocated at the top level of the kernel, visible to all of its statements."""
         self._allocated = allocated
         self._notes: dict[str, None] = {}
 
@@ -69,11 +69,11 @@ class Builder:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The algorithms that the statements are, in words."""
+        """Descriptions of the algorithms that the statements implement."""
         return tuple(self._notes)
 
     def note(self, algorithm: str) -> None:
-        """Name an algorithm that the statements follow, where their ops do not say it."""
+        """Describe an algorithm that the statements implement and their ops do not name."""
         self._notes[algorithm] = None
 
     def add(self, statement: Statement) -> None:
@@ -91,7 +91,7 @@ class Builder:
 
     @contextmanager
     def loop(self, extent: Position, kind: LoopKind = LoopKind.SERIAL, hint: str = "i") -> Iterator[ScalarVar]:
-        """A loop from 0 up to an extent."""
+        """A loop from 0 up to, and excluding, an extent."""
         variable = self.fresh(hint)
         self._bodies.append([])
         yield variable
@@ -111,26 +111,26 @@ class Builder:
 
     @contextmanager
     def when(self, cond: Scalar) -> Iterator[None]:
-        """Statements under a condition."""
+        """Statements that run if a condition holds."""
         self._bodies.append([])
         yield
         self.add(If(cond, tuple(self._bodies.pop())))
 
     @contextmanager
     def repeat_while(self, cond: Scalar) -> Iterator[None]:
-        """Statements as long as a condition holds."""
+        """Statements that run while a condition holds."""
         self._bodies.append([])
         yield
         self.add(While(cond, tuple(self._bodies.pop())))
 
     def fail(self, cond: Scalar, reason: str) -> None:
-        """End with an error where a condition holds."""
+        """Fail with a reason if a condition holds."""
         self.add(If(cond, (Fail(reason),)))
 
     # --- values ---------------------------------------------------------------------------------------------------
 
     def let(self, value: Scalar, hint: str = "v") -> Scalar:
-        """A name for a value that is used more than once."""
+        """Name a value that is used more than once."""
         if isinstance(value, ScalarVar | Const):
             return value
         variable = self.fresh(hint, value.dtype)
@@ -138,13 +138,13 @@ class Builder:
         return variable
 
     def local(self, value: Scalar | float, dtype: DType, hint: str = "s") -> ScalarVar:
-        """A variable with a first value."""
+        """Declare a mutable variable with an initial value."""
         variable = self.fresh(hint, dtype)
         self.add(Local(variable, as_scalar(value, dtype)))
         return variable
 
     def assign(self, variable: ScalarVar, value: Scalar | float) -> None:
-        """Another value for a local variable."""
+        """Assign a new value to a local variable."""
         self.add(SetLocal(variable, as_scalar(value, variable.dtype)))
 
     def store(self, buffer: Buffer, where: Sequence[Position], value: Scalar) -> None:
@@ -152,7 +152,7 @@ class Builder:
         self.add(Store(buffer, tuple(index(one) for one in where), value))
 
     def buffer(self, dtype: DType, shape: Sequence[int], hint: str = "scratch") -> Buffer:
-        """Memory private to each iteration of the innermost open loop; outside of loops it is the kernel's."""
+        """Scratch memory, private to each iteration of the innermost open loop; outside of loops, to the kernel."""
         while f"{hint}{self._allocated}" in self._taken:
             self._allocated += 1
         made = Buffer(f"{hint}{self._allocated}", dtype, tuple(shape), Space.SCRATCH)
@@ -162,7 +162,7 @@ class Builder:
 
 
 def load(buffer: Buffer, *where: Position) -> Load:
-    """An element."""
+    """Load an element of a buffer."""
     return Load(buffer, tuple(index(one) for one in where))
 
 
@@ -177,38 +177,38 @@ def cast(value: Scalar, dtype: DType) -> Scalar:
 
 
 def bits(value: Scalar, dtype: DType) -> Scalar:
-    """The bits of a value as another type."""
+    """The bits of a value, reinterpreted as another type."""
     return Bits(value, dtype)
 
 
 def rounded(value: Scalar, storage: DType) -> Scalar:
-    """A value as if it had been stored and loaded again; the value itself where that changes nothing."""
+    """A value as if stored and loaded again; the value itself if that changes nothing."""
     return value if storage is value.dtype else Round(value, storage)
 
 
 def select(cond: Scalar, then: Scalar | float, otherwise: Scalar | float) -> Scalar:
-    """One of two values."""
+    """One of two values, chosen by a condition."""
     dtype = then.dtype if isinstance(then, Scalar) else otherwise.dtype if isinstance(otherwise, Scalar) else INDEX
     return Select(cond, as_scalar(then, dtype), as_scalar(otherwise, dtype))
 
 
 def unary(op: Any, value: Scalar) -> Scalar:
-    """An operation on one value."""
+    """A unary operation."""
     return Unary(op, value)
 
 
 def pair(op: Any, left: Scalar, right: Scalar | float) -> Scalar:
-    """An operation on two values of one type."""
+    """A binary operation on values of one type."""
     return binary(op, left, as_scalar(right, left.dtype))
 
 
 def math(function: str, *args: Scalar) -> Scalar:
-    """A named function."""
+    """A call of a named function."""
     return Math(function, args)
 
 
 def flat(where: Sequence[Position], shape: Sequence[int]) -> Scalar:
-    """The linear index of a position in a row-major array."""
+    """The linear index of coordinates in a row-major array."""
     total: Scalar = index(0)
     for one, extent in zip(where, shape, strict=True):
         total = total * index(extent) + index(one)
@@ -216,7 +216,7 @@ def flat(where: Sequence[Position], shape: Sequence[int]) -> Scalar:
 
 
 def unflat(position: Position, shape: Sequence[int]) -> tuple[Scalar, ...]:
-    """The position in a row-major array of a linear index."""
+    """The coordinates of a linear index in a row-major array."""
     rest = index(position)
     found: list[Scalar] = []
     for axis in range(len(shape) - 1, -1, -1):
@@ -226,9 +226,9 @@ def unflat(position: Position, shape: Sequence[int]) -> tuple[Scalar, ...]:
 
 
 def broadcast_index(where: Sequence[Position], shape: Sequence[int]) -> tuple[Position, ...]:
-    """The position in an operand of this shape that broadcasts to a position in the result.
+    """The coordinates, in an operand of this shape, of the element that broadcasts to coordinates in the result.
 
-    A dynamic size that is at most 1 is stretched as well where it is 1, and where it is 0 there is no position.
+    A dynamic extent of at most 1 broadcasts too: where it is 1, its only index is 0; where it is 0, it has no elements.
     """
     own = list(where)[len(where) - len(shape) :]
     return tuple(0 if extent == 1 and span(extent)[1] == 1 else one for one, extent in zip(own, shape, strict=True))

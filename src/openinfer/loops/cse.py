@@ -1,8 +1,8 @@
-"""Common subexpression elimination: names for what a statement would compute, and spell, more than once.
+"""Common subexpression elimination: names values that a statement would compute, and print, more than once.
 
-Only what is worth a name gets one: a function, or several operations. Names stand directly before their statement, in
-its scope. What is computed under a condition only, in a branch of a choice or behind ``and`` and ``or``, stays there if
-it could go wrong elsewhere: a load, a division of integers, a float that becomes an integer.
+Only values worth a name get one: a function call, or several operations. Names are bound directly before their
+statement, in its scope. A value that is computed only under a condition (in a branch of a selection, or behind ``and``
+or ``or``) stays there if it could go wrong elsewhere: a load, an integer division, a float-to-integer cast.
 """
 
 from collections import Counter
@@ -39,12 +39,12 @@ from openinfer.loops.ir import (
 from openinfer.loops.rewrite import binders, replaced, with_bodies, with_scalars
 
 _LEAST = 2
-"""How many operations a name must save, unless they are functions."""
+"""The number of operations that a name must save; a function call counts as that many."""
 _LONG = ("sqrt", "floor", "ceil", "rint", "trunc", "nextafter", "steps")
 
 
 def named(value: Scalar, *others: Scalar) -> tuple[tuple[Let, ...], Scalar]:
-    """The values to name first, in order, and the expression over these names, which ``others`` do not use.
+    """The bindings to insert, in order, and the expression over them; the new names do not occur in ``others``.
 
     >>> from openinfer.dtypes import dtype_of
     >>> x = Math("exp", (ScalarVar("x", dtype_of("f32")),))
@@ -57,7 +57,7 @@ def named(value: Scalar, *others: Scalar) -> tuple[tuple[Let, ...], Scalar]:
 
 
 def with_names(statements: tuple[Statement, ...], taken: Collection[str] = ()) -> tuple[Statement, ...]:
-    """Statements in which every value that occurs more than once in a statement has a name, none of those ``taken``."""
+    """Name every value that occurs more than once in a statement; new names are none of those in ``taken``."""
     names = {var.name for one in walk(statements) for var in binders(one)}
     for one in walk(statements):
         names |= _names_in(*scalars(one))
@@ -77,7 +77,7 @@ def _names_in(*values: Scalar) -> set[str]:
 
 
 class _Scope:
-    """Statements one after the other, and those inside them, with what has a name by then and stays the same."""
+    """Rewrites statements in order, nested ones included, and reuses the names of values that cannot have changed."""
 
     def __init__(self, taken: set[str], assigned: Collection[Scalar], known: Mapping[Scalar, Scalar]) -> None:
         self._taken = taken
@@ -88,7 +88,7 @@ class _Scope:
         return tuple(made for statement in statements for made in self._named(statement))
 
     def _named(self, statement: Statement) -> Iterator[Statement]:
-        """A statement after the names of its values; conditions of loops are computed anew each time, and stay."""
+        """The new bindings, then the statement. Loop conditions are evaluated anew each time, so they stay in place."""
         one = with_scalars(statement, partial(replaced, parts=self._known)) if self._known else statement
         if isinstance(one, Let | Local | SetLocal | Store | If):
             lets, one = _with_lets(one, self._taken)
@@ -98,13 +98,13 @@ class _Scope:
         yield with_bodies(one, _Scope(self._taken, self._assigned, self._known).run)
 
     def _keep(self, let: Let) -> None:
-        """A name stands for its value from here on, if that can be no other later."""
+        """Reuse a name from here on, unless its value depends on memory or on assigned variables."""
         if not any(isinstance(part, Load) or part in self._assigned for part in visit(let.value)):
             self._known[let.value] = let.var
 
 
 def _with_lets(statement: Statement, taken: set[str]) -> tuple[tuple[Let, ...], Statement]:
-    """A statement over names, and these."""
+    """The bindings for a statement's repeated values, and the statement over them."""
     values: list[Scalar] = []
 
     def seen(value: Scalar) -> Scalar:
@@ -118,7 +118,7 @@ def _with_lets(statement: Statement, taken: set[str]) -> tuple[tuple[Let, ...], 
 
 
 class _Namer:
-    """The values of a statement as a graph: equal parts are one node, numbered before what they are part of."""
+    """The values of a statement as a graph: equal subexpressions share a node, and operands are numbered first."""
 
     def __init__(self, taken: set[str]) -> None:
         self._taken = taken
@@ -129,11 +129,11 @@ class _Namer:
         self._kept: list[Scalar] = []
 
     def run(self, values: Sequence[Scalar]) -> tuple[tuple[Let, ...], list[Scalar]]:
-        """The names, and the values over them."""
+        """The bindings, and the values over them."""
         roots = [self._number(value) for value in values]
         if len(self._nodes) == sum(map(len, self._parts)) + len(roots):
             return (), [*values]  # Every node has one use.
-        often, always = self._often(roots), self._always(roots)
+        often, always = self._print_counts(roots), self._unconditional(roots)
         lets: list[Let] = []
         made: list[Scalar] = []
         sizes: list[int] = []
@@ -152,12 +152,12 @@ class _Namer:
         return tuple(lets), [made[root] for root in roots]
 
     def _number(self, value: Scalar) -> int:
-        """One number for all parts that are equal."""
+        """The number of an expression's node; equal expressions share one."""
         found = self._numbers.get(id(value))
         if found is not None:
             return found
         parts = tuple(map(self._number, children(value)))
-        # Equal nodes over operands with equal numbers are the same; the operands need not be compared again.
+        # Nodes with equally numbered operands are equal if the rest is, so operands are not compared again.
         stand_ins = tuple(ScalarVar(f"#{part}", self._nodes[part].dtype) for part in parts)
         key = rebuilt(value, stand_ins) if parts else value
         if key not in self._keys:
@@ -168,8 +168,8 @@ class _Namer:
         self._kept.append(value)
         return self._keys[key]
 
-    def _often(self, roots: Sequence[int]) -> list[int]:
-        """How often each node would be spelled if all that is spelled more often, and larger, had a name."""
+    def _print_counts(self, roots: Sequence[int]) -> list[int]:
+        """How often each node would be printed if every larger node worth a name had one."""
         sizes: list[int] = []
         for node, parts in zip(self._nodes, self._parts, strict=True):
             sizes.append(min(_size(node) + sum(sizes[part] for part in parts), _LEAST))
@@ -181,13 +181,13 @@ class _Namer:
         return [counts[number] for number in range(len(self._nodes))]
 
     def _is_readable(self, number: int) -> bool:
-        """Whether a name helps: not for a position that is computed from data, whose arithmetic can wrap elsewhere."""
+        """Whether a name helps: not for a position computed from data, whose arithmetic could wrap elsewhere."""
         if self._nodes[number].dtype is not INDEX:
             return True
         return not isinstance(self._nodes[number], Load | Cast) and all(map(self._is_readable, self._parts[number]))
 
-    def _always(self, roots: Sequence[int]) -> int:
-        """The nodes, as bits, that are computed whatever a choice says."""
+    def _unconditional(self, roots: Sequence[int]) -> int:
+        """The nodes, as a bit set, that are computed whatever the conditions of selections are."""
         found: list[int] = []
         for number, (node, parts) in enumerate(zip(self._nodes, self._parts, strict=True)):
             own = 1 << number
@@ -216,7 +216,7 @@ class _Namer:
 
 
 def _hint(node: Scalar) -> str:
-    """What a value is called, before its number: as the function it is of, or the memory it is from."""
+    """A name without its number: that of the function or the buffer that the value comes from."""
     match node:
         case Math(function=name) | Unary("sqrt" as name) | Load(buffer=Buffer(name=name)):
             return f"{name}_"
@@ -225,7 +225,7 @@ def _hint(node: Scalar) -> str:
 
 
 def _size(node: Scalar) -> int:
-    """How many operations a node adds to what is spelled; a function counts as many."""
+    """The number of operations that a node adds to the printed code; a function counts as several."""
     match node:
         case ScalarVar() | Const():
             return 0
@@ -242,7 +242,7 @@ def _size(node: Scalar) -> int:
 
 
 def _is_harmless(node: Scalar) -> bool:
-    """Whether a node itself can be computed in vain, with operands for which it would not be: nothing goes wrong."""
+    """Whether a node is safe to compute speculatively, provided that its operands are."""
     match node:
         case Load():
             return False

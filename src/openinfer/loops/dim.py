@@ -1,7 +1,7 @@
-"""Extents that are known only as expressions over dynamic sizes.
+"""Symbolic extents: integers that are expressions over dynamic sizes.
 
 A ``Dim`` is an integer, its value at the bounds of the sizes, that remembers how it was computed. Shape rules and
-lowerings written for integers work on it unchanged; what they compute from it is a ``Dim`` again.
+lowerings written for integers work on it unchanged; what they compute from it is again a ``Dim``.
 """
 
 from abc import abstractmethod
@@ -25,13 +25,13 @@ from openinfer.ir.polynomial import Form, combined, constant_of, form_of
 from openinfer.ir.polynomial import expr_of as form_expr
 
 MOST_PARTS = 50_000
-"""How long the expression of an extent may be."""
+"""The maximum length of an extent's expression."""
 _FEW_PARTS, _SHALLOW = 128, 32
-"""Expressions that are shorter stay as they came about, for readers of the code."""
+"""Expressions shorter and shallower than this keep the form they were written in, for readers of the code."""
 
 
 class Symbolic(int):
-    """An integer whose arithmetic is more than a number: every operator is answered in one place."""
+    """An integer with symbolic arithmetic: a subclass implements all operators in one method."""
 
     @abstractmethod
     def _with(self, op: Operator, other: Any, *, swapped: bool = False) -> Any:
@@ -69,7 +69,7 @@ class Symbolic(int):
 
 
 class Dim(Symbolic):
-    """An integer with the expression it came from.
+    """An integer with the expression it was computed from.
 
     >>> from openinfer.ir.expr import Ref
     >>> length = Dim(128, Ref("T"))
@@ -79,13 +79,13 @@ class Dim(Symbolic):
 
     expr: Expr
     span: tuple[int, int]
-    """Its bounds over all sizes: 4/T is largest where T is smallest."""
+    """Its minimum and maximum over all sizes: 4/T is largest where T is smallest."""
     parts: int
-    """The length of the expression as code, in which a floor division spells both operands twice."""
+    """The length of the expression as code, where a floor division prints both operands twice."""
     _form: Form | None
 
     def __new__(cls, value: int, expr: Expr, span: tuple[int, int] | None = None, parts: int = 1) -> "Dim":
-        """The value at the bounds, and the expression; a size itself can be anything from zero to its bound."""
+        """The value at the bounds, and the expression; without a span, anything from zero to the value is possible."""
         made = super().__new__(cls, value)
         made.expr, made.parts = expr, parts
         made.span = span or (0, value)
@@ -114,7 +114,7 @@ class Dim(Symbolic):
 
 
 def form(value: int) -> Form | int:
-    """A comparison key: equal for extents that are equal at all dynamic sizes.
+    """A comparison key: equal for extents that are equal for all dynamic sizes.
 
     >>> from openinfer.ir.expr import Ref
     >>> length = Dim(8, Ref("T"))
@@ -128,22 +128,22 @@ def form(value: int) -> Form | int:
 
 
 def is_same(one: int, other: int) -> bool:
-    """Whether two extents are equal whatever the dynamic sizes are."""
+    """Whether two extents are equal for all dynamic sizes."""
     return form(one) == form(other)
 
 
 def is_same_shape(one: Sequence[int], other: Sequence[int]) -> bool:
-    """Whether two shapes are equal whatever the dynamic sizes are."""
+    """Whether two shapes are equal for all dynamic sizes."""
     return len(one) == len(other) and all(map(is_same, one, other))
 
 
 def expr_of(value: int) -> Expr:
-    """The expression of an extent; a plain integer is its own."""
+    """The expression of an extent; a plain integer becomes a number."""
     return value.expr if isinstance(value, Dim) else Num(value)
 
 
 def _simplified(op: Operator, left: int, right: int, value: int) -> int:
-    """The result, with identities such as ``x + 0`` and ``x * 1`` simplified."""
+    """The result, with identities such as ``x + 0`` and ``x * 1`` applied."""
     if op == "*" and any(one == 0 and not isinstance(one, Dim) for one in (left, right)):
         return 0
     for neutral, kept in (((op, right), left), ((op, left), right)):
@@ -153,7 +153,7 @@ def _simplified(op: Operator, left: int, right: int, value: int) -> int:
     if not isinstance(right, Dim) and ((op == "-" and right == 0) or (op == "/" and right == 1)):
         return left
     if op == "/" and is_same(left, right):
-        return 1  # also at 0 / 0, as of numbers of heads: then nothing is computed
+        return 1  # also for 0 / 0, as with zero heads: nothing is computed then
     ends, parts = interval(op, span(left), span(right)), _joined_parts(op, left, right)
     if parts <= _FEW_PARTS and max(expr_of(left).depth, expr_of(right).depth) < _SHALLOW:
         return Dim(value, BinaryExpr(op, expr_of(left), expr_of(right)), ends, parts)
@@ -185,7 +185,7 @@ def _count(expr: Expr) -> int:
 
 
 def _shorter(op: Operator, left: int, right: int, joined: Form) -> Expr | None:
-    """The result with like terms combined or constants folded, if that makes it shorter."""
+    """The result with like terms combined or constants folded, if that is shorter."""
     if len(joined) < _FEW_PARTS:
         found = form_expr(joined, sizes_in(left) | sizes_in(right))
         if found is not None and _count(found) <= _parts(left) + _parts(right):
@@ -200,12 +200,12 @@ def _shorter(op: Operator, left: int, right: int, joined: Form) -> Expr | None:
 
 
 def span(value: int) -> tuple[int, int]:
-    """The least and the most that an extent can be."""
+    """The minimum and maximum of an extent over all sizes."""
     return value.span if isinstance(value, Dim) else (value, value)
 
 
 def larger(one: int, other: int) -> int:
-    """The larger of two extents at all sizes, as an expression: their difference times a quotient that is 0 or 1.
+    """The larger of two extents for all sizes: one plus their difference times a quotient that is 0 or 1.
 
     >>> from openinfer.ir.expr import Ref
     >>> rest = larger(Dim(8, Ref("T")) - 3, 0)
@@ -225,7 +225,7 @@ def larger(one: int, other: int) -> int:
 
 
 def smaller(one: int, other: int) -> int:
-    """The smaller of two extents at all sizes."""
+    """The smaller of two extents for all sizes."""
     found = one - larger(one - other, 0)
     ends = (min(span(one)[0], span(other)[0]), min(span(one)[1], span(other)[1]))
     return Dim(int(found), found.expr, ends, found.parts) if isinstance(found, Dim) else found

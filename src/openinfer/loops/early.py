@@ -1,4 +1,4 @@
-"""What a launch may do while those before it still run: nothing but read what none of them writes."""
+"""What a launch may do while earlier launches still run: only read memory that none of them writes."""
 
 from collections.abc import Iterator, Sequence
 
@@ -23,7 +23,7 @@ _OWN = (Space.OWN, Space.GROUP)
 
 
 def early_problems(kernel: Kernel) -> Iterator[str]:
-    """The problems of a launch that waits by itself, in words."""
+    """The problems, in words, of a launch that waits for earlier launches itself."""
     count = sum(isinstance(one, Ready) for one in walk(kernel.body))
     if count:
         yield from _before(kernel.body)
@@ -32,7 +32,7 @@ def early_problems(kernel: Kernel) -> Iterator[str]:
 
 
 def _before(body: Sequence[Statement]) -> Iterator[str]:
-    """Those of statements up to the one that waits, which all threads must come to."""
+    """The problems of the statements up to the wait, which all threads must reach."""
     for one in body:
         if isinstance(one, Ready):
             return

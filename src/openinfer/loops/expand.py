@@ -1,4 +1,4 @@
-"""Structured statements as plain loops: what they mean, for targets that have no template for them."""
+"""Expansion of structured statements to plain loops, for targets that have no template for them."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -33,7 +33,7 @@ from openinfer.loops.rewrite import binders, map_statements, variables_of
 
 
 def expanded(one: Contraction) -> tuple[Statement, ...]:
-    """A contraction as plain loops: what a target without a generator of its own does."""
+    """A contraction as plain loops, for targets without a generator of their own."""
     total = ScalarVar(ACCUMULATOR, one.accumulator)
     left, right = (cast(factor, one.accumulator) for factor in one.factors)
     add: Statement = SetLocal(total, Binary("add", total, Binary("mul", left, right)))
@@ -53,10 +53,10 @@ def expanded(one: Contraction) -> tuple[Statement, ...]:
 
 
 def plain(kernel: Kernel, kept: frozenset[type[Structure]] = frozenset()) -> Kernel:
-    """A kernel with loops in place of its structures, but for those of the types that are kept.
+    """A kernel with its structures expanded to loops, except for structures of the types in ``kept``.
 
-    Contractions stay: their loops are for the schedule of a target to choose. Memory that the loops work in is
-    allocated where the structure was. The kernel's documentation names their algorithms.
+    Contractions stay: the schedule of a target chooses their loops. The loops' scratch memory is allocated where the
+    structure was. The kernel's documentation names the algorithms.
     """
     places = iter(list(_places(kernel)))
     notes: list[str] = []
@@ -93,7 +93,7 @@ def _write(one: Structure, builder: Builder) -> None:
 
 
 def _places(kernel: Kernel) -> Iterator[tuple[int, int]]:
-    """For each structure, in their order, how many variables are bound and how many buffers allocated before it."""
+    """For each structure, in order, how many variables are bound and how many buffers allocated before it."""
     bound = allocated = 0
     for statement in walk(kernel.body):
         if isinstance(statement, Structure):

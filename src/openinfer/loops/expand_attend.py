@@ -1,7 +1,7 @@
-"""Attention as loops: scores, their softmax, the mean of the values.
+"""Attention as loops: scores, their softmax, the weighted mean of the values.
 
-Both products are contractions over scratch memory that holds the scores of a block of queries. A score of -inf leaves
-its key out, whatever the value is. Multiplying an infinite or NaN value by 0 would not do that, so values are checked
+Both products are contractions over scratch memory that holds the scores of a block of queries. A score of -inf masks
+its key, whatever the value is. Multiplying an infinite or NaN value by 0 would not mask it, so values are checked
 first.
 """
 
@@ -16,21 +16,21 @@ from openinfer.loops.rewrite import replaced
 HIDDEN = -1.0
 """Marks a hidden key in a row of weights; all other weights are nonnegative or NaN."""
 _SCORES = 1 << 16
-"""The most scores in memory at a time, if more than those of one query of each head."""
+"""The most scores in memory at a time, unless one query of every head needs more."""
 _DYNAMIC_SCORES = 1 << 18
-"""The same where the number of queries is known only while running: blocks of them cannot have a fixed size."""
+"""The limit for a dynamic number of queries, which cannot be split into blocks of a fixed size."""
 
 Substitution = Mapping[Scalar, Scalar]
-"""What stands in place of the variables of the structure."""
+"""The expressions that replace the variables of the structure."""
 
 
 def attended(one: Attend, builder: Builder) -> None:
-    """Scores, then weights, then means, for one block of queries after the other."""
+    """Scores, then weights, then means, one block of queries at a time."""
     _Loops(one, builder).run()
 
 
 class _Loops:
-    """The loops of one structure, with memory of their own."""
+    """The loops of one attention, with their scratch memory."""
 
     def __init__(self, one: Attend, builder: Builder) -> None:
         self._one = one
@@ -42,7 +42,7 @@ class _Loops:
         self._means = builder.buffer(self._dtype, (self._heads, self._block, self._columns), "means")
 
     def _block_rows(self) -> int:
-        """How many queries are looked at together: blocks of about the same size, or all."""
+        """The number of queries per block: all of them, or about the same number in every block."""
         rows = self._one.row.extent
         each = max(int(self._heads) * int(self._keys), 1)
         if is_symbolic(rows):
@@ -63,7 +63,7 @@ class _Loops:
             return
         blocks = rows if block == 1 else -(-rows // block)
         with self._builder.loop(blocks, hint="block") as number:
-            # The last block begins early enough to be a whole one: a few queries are looked at twice.
+            # The last block starts early enough to be a full one, so a few queries are computed twice.
             first = number * index(block)
             start = self._builder.let(first if block == 1 else pair("min", first, index(rows - block)), "start")
             self._rows(start, finite)
@@ -80,14 +80,14 @@ class _Loops:
             builder.store(one.out.buffer, place, replaced(one.out.value, parts))
 
     def _parts(self, **positions: Scalar) -> dict[Scalar, Scalar]:
-        """Positions in place of the indices of the structure, by the names of its axes."""
+        """Positions to substitute for the indices of the named axes."""
         return {getattr(self._one, name).index: position for name, position in positions.items()}
 
     def _value(self, key: Scalar, column: Scalar) -> Scalar:
         return cast(replaced(self._one.values.scalar, self._parts(key=key, column=column)), self._dtype)
 
     def _finite(self) -> Scalar:
-        """Whether all values are finite numbers: then all their products with 0 are 0."""
+        """Whether all values are finite, so that all their products with 0 are 0."""
         builder = self._builder
         total = builder.local(0, self._dtype, "zeros")
         with builder.loop(self._keys, hint="j") as key, builder.loop(self._columns, hint="e") as column:
@@ -102,7 +102,7 @@ class _Loops:
         factors: tuple[Element, Element],
         made: Scalar,
     ) -> None:
-        """The products of two factors, summed along one index."""
+        """Sum the products of two factors along one index."""
         a, b = factors
         var, extent = inner
         self._builder.add(
@@ -136,7 +136,7 @@ class _Loops:
         self._contract(self._scores, free, (inner, one.depth.extent), factors, score)
 
     def _visible(self) -> Scalar:
-        """The score, -inf where the query does not see the key."""
+        """The score, or -inf where the query does not see the key."""
         one, score = self._one, self._one.score
         if one.until is not None:
             score = select(one.key.index <= one.until, score, -inf)
@@ -147,32 +147,32 @@ class _Loops:
     # --- weights --------------------------------------------------------------------------------------------------
 
     def _weighed(self, finite: Scalar) -> None:
-        """In place of the scores, what share of the mean each key has."""
+        """Replace the scores by softmax weights, in place."""
         builder, scores, dtype = self._builder, self._scores, self._dtype
         with builder.loops((self._heads, self._block)) as row:
             top = builder.local(-inf, dtype, "top")
             with builder.loop(self._keys, hint="j") as key:
                 score = builder.let(load(scores, *row, key), "score")
-                # NaN is never the maximum, but it makes the sum NaN, and so the row.
+                # NaN never becomes the maximum, but it makes the sum NaN, and so the row.
                 builder.assign(top, select(score > top, score, top))
             shift = builder.let(select(top.eq(-inf), 0.0, top), "shift")
             total = builder.local(0, dtype, "total")
             with builder.loop(self._keys, hint="j") as key:
                 score = builder.let(load(scores, *row, key), "score")
                 weight = builder.let(math("exp", score - shift), "weight")
-                # The exponential of -inf is 0, so that hidden keys do not change the sum.
+                # exp(-inf) is 0, so hidden keys do not change the sum.
                 builder.assign(total, total + weight)
                 builder.store(scores, (*row, key), select(score.eq(-inf), HIDDEN, weight))
             hidden = builder.let(select(finite, const(0, dtype), HIDDEN), "hidden")
             with builder.loop(self._keys, hint="j") as key:
                 weight = builder.let(load(scores, *row, key), "weight")
-                # Divided here and not at the end: a sum of large values stays finite.
+                # Divide here and not at the end, so that a sum of large values stays finite.
                 builder.store(scores, (*row, key), select(weight < 0.0, hidden, weight / total))
 
     # --- means ----------------------------------------------------------------------------------------------------
 
     def _mixed(self, finite: Scalar) -> None:
-        """The mean of the values: a product, or, with values that are not finite, what visible keys have."""
+        """The mean of the values: a contraction if all values are finite, otherwise a loop over the visible keys."""
         one, builder = self._one, self._builder
         free = head, row, column = tuple(builder.fresh("i") for _ in range(3))
         key = builder.fresh("k")
@@ -190,6 +190,6 @@ class _Loops:
 
 
 def _placed(element: Element, parts: Substitution) -> Element:
-    """An element with positions in place of the indices."""
+    """An element with positions substituted for its indices."""
     place = tuple(replaced(one, parts) for one in element.index)
     return Element(element.buffer, place, None if element.value is None else replaced(element.value, parts))

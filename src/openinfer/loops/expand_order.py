@@ -1,4 +1,4 @@
-"""Elements in order: a stable merge sort from runs of one element upwards."""
+"""Ordering as loops: a stable bottom-up merge sort, starting from runs of one element."""
 
 from collections.abc import Callable
 from typing import TypeAlias
@@ -12,19 +12,19 @@ Before: TypeAlias = Callable[[Scalar, Scalar], Scalar]
 
 
 def before(is_ahead: Scalar, first: Scalar, second: Scalar) -> Scalar:
-    """Extends an order to NaN: if only the first value is NaN, it comes first."""
+    """Extend an order to NaN: if only the first value is NaN, it comes first."""
     if first.dtype.kind != "float":
         return is_ahead
     return is_ahead | (unary("isnan", first) & ~unary("isnan", second))
 
 
 def _ascending(one: Scalar, other: Scalar) -> Scalar:
-    """The smaller first, NaN behind all."""
+    """Smaller values first, NaN last."""
     return before(one < other, other, one)
 
 
 def _descending(one: Scalar, other: Scalar) -> Scalar:
-    """The larger first, NaN before all."""
+    """Larger values first, NaN before all of them."""
     return before(one > other, one, other)
 
 
@@ -34,7 +34,7 @@ def comes_before(one: Scalar, other: Scalar, *, is_descending: bool) -> Scalar:
 
 
 def ordered(one: Order, builder: Builder) -> None:
-    """Keys and where they are, sorted together in memory of their own; then what is asked for of the first ones."""
+    """Sort the keys and their positions together in scratch memory, then write the results of the first ranks."""
     count = one.axis.extent
     keys = builder.buffer(one.ranked.dtype, (2, count), "keys")
     order = builder.buffer(one.origin.dtype, (2, count), "order")
@@ -51,9 +51,9 @@ def ordered(one: Order, builder: Builder) -> None:
 
 
 def _merge_sort(builder: Builder, keys: Buffer, order: Buffer, comes_before: Before) -> ScalarVar:
-    """Sort ``keys[0]`` and, with them, ``order[0]``; both are ``[2, n]``. The side on which the result is.
+    """Sort ``keys[0]`` and, with them, ``order[0]``; both are ``[2, n]``. Returns the side that holds the result.
 
-    Runs that are in order are merged, two by two, from one side of the buffers to the other.
+    Sorted runs are merged pairwise, from one side of the buffers to the other.
     """
     builder.note("Sorted by a stable merge sort, from runs of one element upwards.")
     count = index(keys.shape[1])
@@ -73,7 +73,7 @@ def _merge_sort(builder: Builder, keys: Buffer, order: Buffer, comes_before: Bef
 def _merge(
     builder: Builder, buffers: tuple[Buffer, Buffer], side: ScalarVar, ends: tuple[Scalar, ...], comes_before: Before
 ) -> None:
-    """Two runs next to each other into one on the other side; of equal elements, the left run's come first."""
+    """Merge two adjacent runs into the other side; of equal elements, those of the left run come first."""
     keys, order = buffers
     low, middle, high = ends
     left, right = builder.local(low, INDEX, "left"), builder.local(middle, INDEX, "right")

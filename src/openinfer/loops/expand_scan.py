@@ -7,7 +7,7 @@ from openinfer.loops.running import RunningProduct, RunningSum
 
 
 def scanned(one: Scan, builder: Builder) -> None:
-    """One step after the other, from the end at which the scan begins."""
+    """Accumulate step by step, from the end at which the scan begins."""
     extent, dtype = one.axis.extent, one.accumulator
     total = RunningSum(builder, dtype, extent) if one.op == "add" else RunningProduct(builder, dtype)
     with builder.loop(extent) as step:

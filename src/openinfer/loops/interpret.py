@@ -1,9 +1,9 @@
-"""What kernels mean: a plain interpreter on NumPy arrays, for tests. Slow, strict and meant to be read.
+"""The semantics of kernels: a plain interpreter on NumPy arrays, for tests. Slow, strict and meant to be read.
 
-Memory is an array of stored elements for each buffer, in the order of its strides. Values are NumPy scalars of the
-compute type. Where the IR promises that something does not happen (a position outside of a buffer, an element that was
-never written, a cast out of range, an iteration of a parallel loop that touches what another one has written), the
-interpreter refuses; both sides of a selection are computed, as a target may.
+The memory of a buffer is an array of stored elements, in the order of its strides. Values are NumPy scalars of the
+compute type. Where the IR promises that something does not happen (an index out of range, a read of an element that was
+never written, a cast out of range, an iteration of a parallel loop touching what another one wrote), the interpreter
+raises an error. It computes both sides of a selection, as a target may.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -72,11 +72,11 @@ from openinfer.loops.text import scalar_text
 __all__ = ["IterationOrder", "KernelFailedError", "UndefinedError", "interpret", "interpret_in_turn"]
 
 IterationOrder: TypeAlias = Callable[[range], Iterable[int]]
-"""In which order the iterations of a parallel loop run: any gives the same result."""
+"""The order in which the iterations of a parallel loop run; any order gives the same result."""
 
 
 Turn: TypeAlias = tuple[tuple[int, int], ...]
-"""The running iterations of parallel loops, outermost first: the number of the loop's execution, and the index."""
+"""The current iterations of parallel loops, outermost first: the number of the loop's execution, and the index."""
 
 
 class KernelFailedError(Exception):
@@ -89,9 +89,9 @@ def interpret(
     sizes: Mapping[str, int] | None = None,
     order: IterationOrder = iter,
 ) -> tuple[Array, ...]:
-    """The outputs of a kernel for inputs in the arrays of their dtypes.
+    """The outputs of a kernel, for inputs given as arrays of their dtypes.
 
-    ``sizes`` are the values of the dynamic sizes. An array for a buffer with strides is its memory, flat.
+    ``sizes`` are the values of the dynamic sizes. The array of a buffer with strides is its memory, flat.
 
     >>> from openinfer.dtypes import dtype_of
     >>> x, y = Buffer("x", dtype_of("u8"), ()), Buffer("y", dtype_of("u8"), ())
@@ -110,7 +110,7 @@ def interpret_in_turn(
     order: IterationOrder = iter,
     scratch: Sequence[Buffer] = (),
 ) -> tuple[Array, ...]:
-    """The outputs of kernels that run one after the other and share memory: their buffers are known by their names."""
+    """The outputs of kernels that run in sequence and share memory; buffers are identified by name."""
     run = _Run(Kernel("all", tuple(inputs), (*outputs, *scratch), ()), arrays, sizes or {}, order)
     with np.errstate(all="ignore"):
         for kernel in kernels:
@@ -119,7 +119,7 @@ def interpret_in_turn(
 
 
 class _Memory:
-    """The elements of one buffer, and which of them have a value."""
+    """The elements of one buffer, and which of them have been written."""
 
     def __init__(self, buffer: Buffer, sizes: Mapping[str, int], array: Array | None) -> None:
         self.buffer = buffer
@@ -144,7 +144,7 @@ class _Memory:
         return sum(int(place) * step for place, step in zip(index, self.steps, strict=True))
 
     def touch(self, offset: int, turn: Turn) -> None:
-        """Refuse if another iteration of a parallel loop, which may run at the same time, has written an element."""
+        """Raise an error if another iteration of a parallel loop, which may run concurrently, wrote the element."""
         for (run, place), (own_run, own_place) in zip(self.writers.get(offset, ()), turn, strict=False):
             if run != own_run:
                 return
@@ -155,7 +155,7 @@ class _Memory:
 
 
 class _Run:
-    """One execution: the memory of each buffer, and the values of the variables."""
+    """One execution: the memory of the buffers and the values of the variables."""
 
     def __init__(
         self, kernel: Kernel, arrays: Sequence[Array], sizes: Mapping[str, int], order: IterationOrder
@@ -222,7 +222,7 @@ class _Run:
                 raise UndefinedError(message)
 
     def _turns(self, places: Iterable[int]) -> Iterator[int]:
-        """The iterations of a parallel loop, each marked as one while it runs."""
+        """The iterations of a parallel loop, each registered as the current one while it runs."""
         outside = self.turn
         self.runs += 1
         run = self.runs
@@ -242,12 +242,12 @@ class _Run:
         memory.writers[offset] = self.turn
 
     def element(self, buffer: Buffer, where: tuple[int, ...]) -> NumpyScalar:
-        """What an element is."""
+        """The value of an element."""
         memory = self.memory[buffer.name]
         return self._read(memory, memory.offset(where))
 
     def elements(self, buffer: Buffer, where: tuple[int, ...], count: int) -> Array:
-        """Neighbouring elements, as they are in memory."""
+        """Adjacent elements, as stored in memory."""
         memory = self.memory[buffer.name]
         first = memory.offset(where)
         own = slice(first, first + count)
@@ -258,24 +258,24 @@ class _Run:
         return memory.elements[own]
 
     def put(self, buffer: Buffer, where: tuple[int, ...], value: NumpyScalar) -> None:
-        """Give an element a value."""
+        """Store a value in an element."""
         memory = self.memory[buffer.name]
         self._write(memory, memory.offset(where), value)
 
     def set(self, var: ScalarVar, value: NumpyScalar) -> None:
-        """Give a variable a value."""
+        """Set a variable."""
         self.variables[var.name] = value
 
     def extent(self, axis: Axis) -> int:
-        """How far an index runs, at the sizes of this execution."""
+        """The extent of an axis at the sizes of this execution."""
         return at(axis.extent, self._sizes)
 
     def write(self, one: Result) -> None:
-        """Write a result of a structure, where its variables have values."""
+        """Write a result of a structure, whose variables have been set."""
         self._store(one.buffer, one.index, self.value(one.value))
 
     def _contract(self, one: Contraction) -> None:
-        """The generic meaning: a loop for each index, a product in the accumulator's type for each term."""
+        """The generic definition: a loop for each index, a product in the accumulator's type for each term."""
         total: NumpyScalar = converted(0, one.accumulator)
         free = tuple(self._places(one.free, one.extents))
         for number in self._turns(range(len(free))):
@@ -336,7 +336,7 @@ class _Run:
         return loaded(memory.elements[offset], memory.buffer.dtype)
 
     def _wide(self, one: WideLoad | WideStore) -> None:
-        """Neighbouring elements, of which the first is at a multiple of their number."""
+        """Adjacent elements in one access; the offset of the first is a multiple of their count."""
         memory = self.memory[one.buffer.name]
         first = memory.offset([self.value(place) for place in one.index])
         count = one.count

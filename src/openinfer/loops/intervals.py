@@ -1,7 +1,7 @@
-"""Interval analysis: the least and the greatest value of an integer expression, for any memory and any sizes.
+"""Interval analysis: lower and upper bounds of integer expressions, for any memory contents and any sizes.
 
-Of a value that is read from memory only its type is known, of an index the extent of its loop. Arithmetic whose exact
-result always fits its type cannot wrap, so that code need not say what happens then.
+Of a value loaded from memory only the type is known; of an index, the extent of its loop. Arithmetic whose exact result
+always fits its type cannot wrap, so printed code need not define wrapping for it.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,20 +14,20 @@ from openinfer.loops.scalar import STEPS, Binary, Cast, Compare, Const, Load, Ro
 
 Interval: TypeAlias = tuple[int, int]
 RangeFacts: TypeAlias = tuple[tuple[Scalar, Interval], ...]
-"""What is known of expressions where a condition holds, beside what they can be anywhere."""
+"""The bounds of expressions where a condition holds, in addition to those that hold everywhere."""
 _MOST_DEPTH = 24
 """Expressions nested more deeply get the full range of their type."""
 
 
 def of_type(dtype: DType) -> Interval:
-    """The range of an integer type; truth values are 0 and 1."""
+    """The range of an integer type; bool ranges from 0 to 1."""
     return int(dtype.minimum), int(dtype.maximum)
 
 
 def interval(
     value: Scalar, known: Mapping[str, Interval], depth: int = _MOST_DEPTH, facts: RangeFacts | None = None
 ) -> Interval:
-    """What an integer can be, given what variables are; with ``facts``, choices are understood, too.
+    """The bounds of an integer, given those of variables; with ``facts``, the conditions of selections count too.
 
     >>> i = ScalarVar("i")
     >>> interval(i * 8 + 7, {"i": (0, 3)}), interval(i - 1, {})[0] == -(2**63)
@@ -49,7 +49,7 @@ def interval(
 def fits(
     value: Binary, known: Mapping[str, Interval], facts: RangeFacts | None = None, bits: int | None = None
 ) -> bool:
-    """Whether the exact result of integer arithmetic is always one that its type holds, or a signed one of ``bits``.
+    """Whether the exact result of integer arithmetic always fits its type, or a signed type of ``bits`` bits.
 
     >>> from openinfer.dtypes import DTYPES
     >>> byte = Cast(ScalarVar("b", DTYPES["u8"]), DTYPES["i32"])
@@ -64,7 +64,7 @@ def fits(
 def facts_of(
     condition: Scalar, known: Mapping[str, Interval], facts: RangeFacts = (), *, holds: bool = True
 ) -> RangeFacts:
-    """What is known of integers where a condition holds, or where it does not.
+    """The bounds of integers that follow from a condition, or from its negation.
 
     >>> i = ScalarVar("i")
     >>> facts_of(i < 4, {"i": (0, 9)})[0][1], facts_of(i < 4, {"i": (0, 9)}, holds=False)[0][1]
@@ -88,7 +88,7 @@ _SWAPPED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
 
 
 def _bounded(op: str, value: Scalar, own: Interval, other: Interval) -> RangeFacts:
-    """What a value is that compares so with another; where it never does, that is never asked, and anything is true."""
+    """The bounds of a value for which a comparison holds; if it never does, nothing asks for them and any will do."""
     least, most = own
     if op in ("lt", "le", "eq"):
         most = min(most, other[1] - (op == "lt"))
@@ -100,7 +100,7 @@ def _bounded(op: str, value: Scalar, own: Interval, other: Interval) -> RangeFac
 
 
 def _exact(value: Scalar, known: Mapping[str, Interval], depth: int, facts: RangeFacts | None) -> Interval | None:
-    """The interval of the mathematical result, which may be outside of the type; None where nothing is known."""
+    """The bounds of the mathematical result, which may exceed the type; None if nothing is known."""
 
     def inside(one: Scalar) -> Interval:
         return interval(one, known, depth - 1, facts)
@@ -145,7 +145,7 @@ def product_interval(one: Interval, other: Interval) -> Interval:
 
 
 def quotient_interval(one: Interval, other: Interval) -> Interval | None:
-    """The interval of a truncated quotient; the divisor is positive."""
+    """The interval of a truncated quotient; None if the divisor may not be positive."""
     if other[0] < 1:
         return None
     ends = [abs(left) // right * (-1 if left < 0 else 1) for left in one for right in other]
@@ -153,7 +153,7 @@ def quotient_interval(one: Interval, other: Interval) -> Interval | None:
 
 
 def remainder_interval(one: Interval, other: Interval) -> Interval | None:
-    """The interval of a remainder by a positive divisor; it has the sign of the dividend."""
+    """The interval of a remainder by a positive divisor, with the sign of the dividend; None for other divisors."""
     if other[0] < 1:
         return None
     most = other[1] - 1

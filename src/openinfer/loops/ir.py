@@ -1,6 +1,7 @@
-"""The loop IR: what every target prints. Typed, frozen, small.
+"""The loop IR, which every target prints. Typed, frozen, small.
 
-Here are statements and kernels; the expressions in them are of ``openinfer.loops.scalar``, and all have one import.
+Statements and kernels are defined here. Their expressions are those of ``openinfer.loops.scalar``, re-exported so that
+all have one import.
 """
 
 from collections.abc import Iterator
@@ -114,34 +115,34 @@ __all__ = [
 
 
 class LoopKind(StrEnum):
-    """What is true of a loop's iterations, whatever runs them; lowerings say so."""
+    """What holds of a loop's iterations, whatever runs them; lowerings declare it."""
 
     SERIAL = "serial"
-    """Each iteration may build on those before it."""
+    """Each iteration may depend on those before it."""
     PARALLEL = "parallel"
-    """Iterations are independent of each other: any order, or all at once, gives the same result."""
+    """Iterations are independent: any order, or all at once, gives the same result."""
 
 
 class Bind(StrEnum):
-    """What runs the iterations of a loop; schedules decide it, and without it they run one after the other."""
+    """What runs the iterations of a loop, as schedules decide; the iterations of an unbound loop run in sequence."""
 
     LANES = "lanes"
-    """Neighbouring iterations accumulate in separate lanes, which are combined after the loop."""
+    """Adjacent iterations accumulate in separate lanes, which are combined after the loop."""
     PART = "part"
-    """Each part of the kernel runs its share of the iterations of a parallel loop."""
+    """The iterations of a parallel loop are divided among the parts of the kernel."""
     ROLLED = "rolled"
-    """Iterations that copy neighbours: a loop in the code, however short, so that compilers copy many at once."""
+    """Iterations copy adjacent elements: the loop stays rolled, however short, so that compilers copy many at once."""
     THREAD = "thread"
-    """Every iteration of a parallel loop is a thread: of a launch, or of a group where it is inside a loop of those."""
+    """Each iteration of a parallel loop is a thread: of the launch or, inside a ``GROUP`` loop, of a group."""
     GROUP = "group"
-    """Every iteration of a parallel loop is a group of a launch; its threads wait for each other and share memory."""
+    """Each iteration of a parallel loop is a group of a launch: threads that synchronize and share memory."""
     UNROLL = "unroll"
-    """Iterations stand one after the other in the code: places in registers are numbers that a compiler knows."""
+    """Iterations are unrolled in the code, so that compilers see constant indices into registers."""
 
 
 @dataclass(frozen=True)
 class For:
-    """A loop from 0 up to an extent."""
+    """A loop from 0 up to, and excluding, an extent."""
 
     index: ScalarVar
     extent: Scalar
@@ -152,7 +153,7 @@ class For:
 
 @dataclass(frozen=True)
 class While:
-    """A loop as long as a condition holds."""
+    """A loop that runs while a condition holds."""
 
     cond: Scalar
     body: tuple["Statement", ...]
@@ -160,7 +161,7 @@ class While:
 
 @dataclass(frozen=True)
 class Let:
-    """A value with a name, which does not change."""
+    """A named value, which does not change."""
 
     var: ScalarVar
     value: Scalar
@@ -168,7 +169,7 @@ class Let:
 
 @dataclass(frozen=True)
 class Local:
-    """A variable of its own, with a first value."""
+    """A mutable variable with an initial value."""
 
     var: ScalarVar
     value: Scalar
@@ -193,7 +194,7 @@ class Store:
 
 @dataclass(frozen=True)
 class If:
-    """Statements under a condition."""
+    """Statements that run under a condition."""
 
     cond: Scalar
     then: tuple["Statement", ...]
@@ -202,10 +203,10 @@ class If:
 
 @dataclass(frozen=True)
 class Alloc:
-    """Memory that each iteration of the loop around it has for itself, from here to the end of the loop's body.
+    """Memory private to each iteration of the enclosing loop, from here to the end of the loop's body.
 
-    Outside of loops it is the kernel's. Nothing has been written to it yet, whatever an earlier iteration wrote. Where
-    it lies is a target's business: one that runs iterations one after the other gives all of them the same bytes.
+    Outside of loops it belongs to the kernel. It starts out unwritten, whatever an earlier iteration wrote. Placement
+    is up to the target: one that runs iterations in sequence gives all of them the same bytes.
     """
 
     buffer: Buffer
@@ -213,18 +214,18 @@ class Alloc:
 
 @dataclass(frozen=True)
 class Fail:
-    """The kernel ends with an error: a value for which the op has no result."""
+    """Ends the kernel with an error: the op has no result for a value."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class Template:
-    """How a structured statement is computed, as a schedule decided; every target derives templates of its own."""
+    """How a structured statement is computed, as a schedule decided; every target derives its own templates."""
 
     @property
     def text(self) -> str:
-        """Distinguishes it from other templates, as part of a kernel's text."""
+        """The part of a kernel's text that tells it apart from other templates."""
         return f"by {self!r}"
 
     @property
@@ -234,12 +235,12 @@ class Template:
 
     @property
     def prepares_factors(self) -> bool:
-        """Whether factors are computed from their elements once, not again for each term."""
+        """Whether factors are computed from their elements once, rather than again for each term."""
         return False
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What a plan says of it."""
+        """What a plan reports about it."""
         return {}
 
 
@@ -247,12 +248,12 @@ class Template:
 class Contraction:
     """A sum of products: ``out[o(i)] = epilogue(sum over k of a[x(i, k)] * b[y(i, k)])``.
 
-    ``extents`` are those of the output's free indices, ``reduced`` those that are summed; ``a_index``, ``b_index`` and
-    ``out_index`` are expressions over ``free`` and ``bound`` indices. The epilogue is an expression over the variable
-    ``ACCUMULATOR`` and loads at the free indices. ``valid`` is a condition under which a term counts, or None.
+    ``extents`` are those of the free (output) indices, ``reduced`` those of the summed ones; ``a_index``, ``b_index``
+    and ``out_index`` are expressions over ``free`` and ``bound`` indices. The epilogue is an expression over the
+    variable ``ACCUMULATOR`` and loads at the free indices. ``valid`` is a condition under which a term counts, or None.
 
-    A factor that is not the element itself has an expression of its own, ``a_value`` or ``b_value``: it contains
-    ``Load(a, a_index)``, as where a quantized weight stands for a real number.
+    A factor that is not the element itself has its own expression, ``a_value`` or ``b_value``, which contains
+    ``Load(a, a_index)``: for example, a dequantized weight.
     """
 
     out: Buffer
@@ -273,20 +274,20 @@ class Contraction:
     template: Template | None = None
 
     def index_of(self, buffer: Buffer) -> tuple[Scalar, ...]:
-        """The index of a factor by its buffer."""
+        """The index map of the factor in a buffer."""
         return self.a_index if buffer == self.a else self.b_index
 
     def with_factor(
         self, buffer: Buffer, made: Buffer, index: tuple[Scalar, ...], value: Scalar | None
     ) -> "Contraction":
-        """The same with another factor in place of one of the two."""
+        """A copy with the factor in ``buffer`` replaced."""
         if buffer == self.a:
             return replace(self, a=made, a_index=index, a_value=value)
         return replace(self, b=made, b_index=index, b_value=value)
 
     @property
     def factors(self) -> tuple[Scalar, Scalar]:
-        """The two values that are multiplied, in their own types."""
+        """The two factors of a term, in their own types."""
         return (
             Load(self.a, self.a_index) if self.a_value is None else self.a_value,
             Load(self.b, self.b_index) if self.b_value is None else self.b_value,
@@ -295,68 +296,68 @@ class Contraction:
 
 @dataclass(frozen=True)
 class GroupBarrier:
-    """All threads of a group have come here, and see each other's writes."""
+    """All threads of a group reach this point before any continues; they then see each other's writes."""
 
     is_shared: bool = False
-    """Whether only writes to memory of the group matter."""
+    """Whether only writes to group memory need to become visible."""
 
 
 @dataclass(frozen=True)
 class Ready:
-    """From here on a launch touches what earlier ones have written; before, it reads what none of them writes.
+    """From here on, a launch may touch what earlier ones have written; before, it only reads what none of them writes.
 
-    Every thread comes here once.
+    Every thread reaches it once.
     """
 
 
 @dataclass(frozen=True)
 class Unfailed:
-    """A launch goes on only if none before it has failed; where it does not say so, that is the first thing it does."""
+    """Ends the launch if an earlier one has failed; without this statement, a launch checks that first."""
 
 
 @dataclass(frozen=True)
 class Combine:
-    """Variables over neighbouring threads of a subgroup: all of them get the same values, bit for bit.
+    """Reduces variables across adjacent threads of a subgroup: all of them get the same values, bit for bit.
 
-    ``values`` are what two threads have together, over ``variables``, those of the thread that comes first, and
-    ``others``. Threads join with those whose number differs in the lowest bit, then in the next, up to ``width``.
+    ``values`` combine two threads: ``variables`` are those of the thread that comes first, ``others`` those of the
+    second. Threads combine with the one whose number differs in the lowest bit, then in the next, up to ``width``.
     """
 
     variables: tuple[ScalarVar, ...]
     others: tuple[ScalarVar, ...]
     values: tuple[Scalar, ...]
     width: int
-    """How many threads, a power of two: those with numbers from a multiple of it on."""
+    """The number of threads, a power of two; the first thread's number is a multiple of it."""
 
 
 @dataclass(frozen=True)
 class WideLoad:
-    """Neighbouring elements in one access, from the one at an index on: names for their values.
+    """Loads adjacent elements in one access, starting at an index, and names their values.
 
-    The memory is in whole words, and the first element's position is a multiple of how many there are. Where the
-    variables are u32 and the elements are not, they are these words, the first element in the lowest bits of one.
+    The access covers whole words, and the offset of the first element is a multiple of their count. If the variables
+    are u32 and the elements are not, they are the words, with the first element in the lowest bits of the first.
     """
 
     variables: tuple[ScalarVar, ...]
     buffer: Buffer
     index: tuple[Scalar, ...]
     is_ahead: bool = False
-    """Whether it must be on its way before ``Ready``: a compiler would move it to where its values are needed."""
+    """Whether the load must be issued before ``Ready``; a compiler would move it to where its values are needed."""
 
     @property
     def has_words(self) -> bool:
-        """Whether the names are for words."""
+        """Whether the variables are words."""
         return self.variables[0].dtype.name == "u32" and self.buffer.dtype.compute.name != "u32"
 
     @property
     def count(self) -> int:
-        """How many elements there are."""
+        """The number of elements."""
         return len(self.variables) * 32 // self.buffer.dtype.bits if self.has_words else len(self.variables)
 
 
 @dataclass(frozen=True)
 class WideStore:
-    """Values in neighbouring elements, in one access, as ``WideLoad`` reads them."""
+    """Stores values in adjacent elements in one access, laid out as for ``WideLoad``."""
 
     buffer: Buffer
     index: tuple[Scalar, ...]
@@ -369,7 +370,7 @@ class WideStore:
 
     @property
     def count(self) -> int:
-        """How many elements there are."""
+        """The number of elements."""
         return len(self.values) * 32 // self.buffer.dtype.bits if self.has_words else len(self.values)
 
 
@@ -404,21 +405,21 @@ class Kernel:
     outputs: tuple[Buffer, ...]
     body: tuple[Statement, ...]
     doc: tuple[str, ...] = field(default=(), compare=False)
-    """What it computes, in mathematics and words; not part of its identity."""
+    """What it computes, in formulas and words; not part of its identity."""
 
     @property
     def can_fail(self) -> bool:
-        """Whether it can find a value for which its op has no result."""
+        """Whether it may find a value for which its op has no result."""
         return any(isinstance(statement, Fail) for statement in walk(self.body))
 
     @property
     def scratch(self) -> tuple[Buffer, ...]:
-        """All memory that it allocates, in the order of its statements."""
+        """All memory that it allocates, in statement order."""
         return tuple(statement.buffer for statement in walk(self.body) if isinstance(statement, Alloc))
 
 
 def factors_of(statement: Statement) -> tuple[Buffer, ...]:
-    """The buffers that a statement reads by index maps: an expression cannot stand in their place."""
+    """The buffers that a statement reads through index maps, where an expression cannot replace the element."""
     match statement:
         case Contraction(a=a, b=b):
             return a, b
@@ -440,7 +441,7 @@ def bodies(statement: Statement) -> tuple[tuple[Statement, ...], ...]:
 
 
 def walk(statements: tuple[Statement, ...]) -> Iterator[Statement]:
-    """Statements and those inside them, heads before bodies."""
+    """Statements and those inside them, in preorder."""
     stack = [*reversed(statements)]
     while stack:
         statement = stack.pop()
@@ -476,7 +477,7 @@ def scalars(statement: Statement) -> tuple[Scalar, ...]:
 
 
 def assigned_by(statement: Statement) -> tuple[ScalarVar, ...]:
-    """The variables that get another value by a statement itself."""
+    """The variables that a statement itself assigns."""
     match statement:
         case SetLocal(var=var):
             return (var,)

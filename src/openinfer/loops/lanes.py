@@ -1,7 +1,7 @@
-"""The threads of a group, for the interpreter: each runs until it waits for others, in any order.
+"""Thread groups in the interpreter: each thread runs until it waits for others, in any order.
 
-Two of them that touch one element without a barrier in between, one of them writing it, are refused as iterations of a
-parallel loop are. So are threads that wait where others of their group never come.
+It is an error, as in parallel loops, if two threads touch an element without a barrier in between and one of them
+writes it. So is waiting where other threads of the group never arrive.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,20 +17,20 @@ Waiting = GroupBarrier | Combine
 
 
 class GroupExecution(Protocol):
-    """The interpreter, as threads see it."""
+    """The interpreter, as threads of a group see it."""
 
     variables: dict[str, NumpyScalar]
     memory: dict[str, Any]
     turn: tuple[tuple[int, int], ...]
     runs: int
-    """How many loops of parallel iterations have been begun."""
+    """How many parallel loops have been started."""
     order: Callable[[range], Iterable[int]]
 
     def value(self, scalar: Scalar, /) -> NumpyScalar:
-        """What an expression is."""
+        """The value of an expression."""
 
     def statement(self, statement: Statement, /) -> None:
-        """Run a statement in which nothing waits."""
+        """Run a statement that does not wait."""
 
 
 def waits(statement: Statement) -> bool:
@@ -39,7 +39,7 @@ def waits(statement: Statement) -> bool:
 
 
 def run_group(run: GroupExecution, loop: For) -> None:
-    """The threads of a group from beginning to end."""
+    """Run the threads of a group to completion."""
     _Group(run, loop).finish()
 
 
@@ -72,7 +72,7 @@ class _Group:
         self._run.variables, self._run.memory, self._run.turn = self._outside
 
     def _next_phase(self) -> None:
-        """From here on, threads see what others have written before."""
+        """From here on, threads see what others wrote before."""
         self._run.runs += 1
         self._phase = self._run.runs
 
@@ -87,7 +87,7 @@ class _Group:
         run.turn = (*self._outside[2], (self._phase, lane.number))
 
     def _steps(self, body: tuple[Statement, ...]) -> Iterator[Waiting]:
-        """A thread, from one place where it waits to the next."""
+        """Run a thread, yielding at every statement where it waits."""
         run = self._run
         for statement in body:
             match statement:
@@ -106,7 +106,7 @@ class _Group:
                     run.statement(statement)
 
     def _meet(self) -> None:
-        """Let those go on for whom all others are there."""
+        """Let threads continue for which all others have arrived."""
         first = self._lanes[0].at
         if isinstance(first, GroupBarrier) and all(lane.at is first for lane in self._lanes):
             self._next_phase()
@@ -122,7 +122,7 @@ class _Group:
             self._advance(team)
 
     def _teams(self) -> Iterator[list[_Lane]]:
-        """The threads that combine variables now."""
+        """The teams of threads at a ``Combine``; an incomplete team is empty."""
         for one in {id(lane.at): lane.at for lane in self._lanes}.values():
             if isinstance(one, Combine):
                 there = [lane for lane in self._lanes if lane.at is one]

@@ -1,7 +1,7 @@
-"""What variables of positions can be while a kernel runs, those included that change in loops.
+"""Value ranges of position variables, including those that change in loops.
 
-Loops are gone through again and again with what was found so far, until nothing is new. What still grows then is taken
-to be anything, and made smaller again by what conditions say. A variable that only counts is understood at once: it
+Loops are analysed again and again with the ranges found so far, until nothing changes. Ranges that still grow then are
+widened to the limits of the type, and narrowed again by conditions. A variable that only counts is analysed at once: it
 changes as often as the loops around it run.
 """
 
@@ -12,12 +12,12 @@ from openinfer.loops.intervals import Interval, facts_of, interval, of_type
 from openinfer.loops.ir import INDEX, Binary, For, If, Let, Local, Scalar, ScalarVar, SetLocal, Statement, While, walk
 
 _MOST_PASSES = 4
-"""How often loops are gone through before what grows is taken to be anything."""
+"""The number of passes over the loops before growing ranges are widened."""
 LocalRanges = dict[str, Interval]
 
 
 def local_ranges(body: tuple[Statement, ...]) -> LocalRanges:
-    """What each ``Local`` of positions in a kernel can be.
+    """The range of each position ``Local`` in a kernel.
 
     >>> from openinfer.loops.ir import Const
     >>> width, limit = ScalarVar("width"), Const(100, INDEX)
@@ -49,7 +49,7 @@ def _union(one: Interval, other: Interval) -> Interval:
 
 
 def _widened(before: Mapping[str, Interval], now: Mapping[str, Interval]) -> LocalRanges:
-    """What has grown is as small or as large as can be, on the side where it has."""
+    """Widen ranges to the limits of the type, on the sides where they have grown."""
     least, most = of_type(INDEX)
     return {
         name: (least if low < before[name][0] else low, most if high > before[name][1] else high)
@@ -59,19 +59,19 @@ def _widened(before: Mapping[str, Interval], now: Mapping[str, Interval]) -> Loc
 
 @dataclass
 class _Pass:
-    """One time through all statements, with what variables were found to be before."""
+    """One pass over all statements, given the ranges found before."""
 
     table: Mapping[str, Interval]
     _found: LocalRanges = field(default_factory=dict)
     _grown: LocalRanges = field(default_factory=dict)
-    """By how much variables get smaller or larger by counting."""
+    """How much counting lowers or raises variables."""
     _runs: list[int | None] = field(default_factory=list)
-    """How often each of the loops around runs at most; None where nobody knows."""
+    """The maximum trip count of each enclosing loop; None if unknown."""
     _declared: dict[str, int] = field(default_factory=dict)
-    """Inside how many loops variables are declared."""
+    """The loop depth at which each variable is declared."""
 
     def run(self, body: tuple[Statement, ...]) -> LocalRanges:
-        """What variables are now found to be."""
+        """The ranges found in this pass."""
         self._body(body, {})
         least, most = of_type(INDEX)
         found = {}
@@ -113,7 +113,7 @@ class _Pass:
         self._runs.pop()
 
     def _assigned(self, var: ScalarVar, value: Scalar, known: LocalRanges) -> None:
-        """What an assignment makes of a variable; one that counts does so as often as it is reached."""
+        """The effect of an assignment on a range; counting applies as often as the assignment is reached."""
         runs = self._runs[self._declared[var.name] :]
         match value:
             case Binary("add", left, right) if var in (left, right) and None not in runs:
@@ -130,17 +130,17 @@ class _Pass:
         self._found[var.name] = _union(self._found.get(var.name, ends), ends)
 
     def _anywhere(self, var: ScalarVar) -> Interval:
-        """What a variable can be wherever it is read; at first, what it has been until here."""
+        """The range of a variable wherever it is read; in the first pass, the range found so far."""
         return self.table.get(var.name, self._found[var.name])
 
     def _forget(self, body: Iterable[Statement], known: LocalRanges) -> None:
-        """Where statements may have run that assign variables, no more is known of those than anywhere."""
+        """After statements that assign variables, only what holds everywhere is known of them."""
         for one in walk(tuple(body)):
             if isinstance(one, SetLocal) and one.var.dtype is INDEX and one.var.name in self._found:
                 known[one.var.name] = self._anywhere(one.var)
 
 
 def _where(condition: Scalar, known: LocalRanges, *, holds: bool = True) -> LocalRanges:
-    """What variables are where a condition holds, or does not."""
+    """The ranges of variables where a condition holds, or where it does not."""
     facts = facts_of(condition, known, holds=holds)
     return {**known, **{value.name: ends for value, ends in facts if isinstance(value, ScalarVar)}}

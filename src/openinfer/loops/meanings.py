@@ -1,4 +1,4 @@
-"""What structured statements mean to the interpreter: their definitions, not their loops."""
+"""The semantics of structured statements, for the interpreter: their definitions, not their loops."""
 
 from typing import Any, Protocol
 
@@ -9,23 +9,23 @@ from openinfer.loops.ir import Attend, Axis, Binary, Const, Math, Order, Result,
 
 
 class Execution(Protocol):
-    """What the interpreter does for a structure."""
+    """What the interpreter provides to structures."""
 
     def value(self, scalar: Scalar) -> Any:
         """The value of an expression."""
 
     def set(self, var: ScalarVar, value: Any) -> None:
-        """Give a variable a value."""
+        """Set a variable."""
 
     def extent(self, axis: Axis) -> int:
-        """How far an index runs."""
+        """The extent of an axis."""
 
     def write(self, one: Result) -> None:
-        """Write a result, where its variables have values."""
+        """Write a result, whose variables have been set."""
 
 
 def meant(one: Structure, run: Execution) -> None:
-    """Do what a structure says."""
+    """Execute a structure."""
     match one:
         case Scan():
             _scan(one, run)
@@ -53,7 +53,7 @@ def _scan(one: Scan, run: Execution) -> None:
 
 
 def _write_total(one: Scan, run: Execution, total: Any, *, is_finite: bool) -> None:
-    """Finite factors that overflow, and then meet a 0, have the product 0."""
+    """Write a total; a product of finite factors that overflows and then meets a 0 is 0."""
     is_lost = one.op == "mul" and one.accumulator.kind == "float" and is_finite and bool(np.isnan(total))
     run.set(one.total, run.value(Const(0, one.accumulator)) if is_lost else total)
     run.write(one.out)
@@ -74,7 +74,7 @@ def _order(one: Order, run: Execution) -> None:
 
 
 def _rank(key: Any) -> tuple[bool, Any]:
-    """What a key is sorted by: NaN is larger than all numbers, and equal to itself."""
+    """The sort key of a key: NaN is larger than all numbers, and equal to itself."""
     is_nan = bool(np.isnan(key))
     return is_nan, 0 if is_nan else key
 
@@ -102,7 +102,7 @@ def _attend(one: Attend, run: Execution) -> None:
 
 
 def _score(one: Attend, run: Execution, key: int) -> Any:
-    """The score of the query at hand and a key; -inf if it is hidden."""
+    """The score of the current query and a key; -inf if the key is hidden."""
     run.set(one.key.index, np.int64(key))
     total = run.value(Const(0, one.accumulator))
     for place in range(run.extent(one.depth)):

@@ -1,6 +1,6 @@
-"""Reduction loops: their iterations may run in lanes that are combined at the end.
+"""Reduction loops, whose iterations may run in lanes that are combined at the end.
 
-Sums and products of floats come out in another order, which their bounds allow; everything else comes out the same.
+Sums and products of floats are reordered, which their error bounds allow; all other results are the same.
 """
 
 from dataclasses import dataclass
@@ -26,20 +26,20 @@ _IDEMPOTENT = ("max", "min", "and", "or")
 
 @dataclass(frozen=True)
 class Reduction:
-    """An accumulator of a loop: the initial value of its lanes, and how two of them are combined."""
+    """An accumulator of a loop: how its lanes are initialized, and how they are combined."""
 
     var: ScalarVar
     update: SetLocal
 
     @property
     def first(self) -> Scalar:
-        """What a lane begins with: what changes nothing, or the variable's own value where it may count twice."""
+        """The initial value of a lane: the neutral element, or the variable's own value for idempotent operations."""
         value = self.update.value
         neutral = _NEUTRAL.get(value.op) if isinstance(value, Binary) else None
         return self.var if neutral is None else Const(neutral, self.var.dtype)
 
     def joined(self, lane: Scalar) -> Scalar:
-        """The variable's value with that of a lane."""
+        """The variable combined with a lane."""
         value = self.update.value
         match value:
             case Binary(op=op):
@@ -51,7 +51,7 @@ class Reduction:
 
 
 def reductions(loop: For) -> tuple[Reduction, ...]:
-    """The accumulators of a loop; none if it does anything that lanes must not."""
+    """The accumulators of a loop; none if the loop does anything that lanes must not do."""
     updates = [statement for statement in loop.body if isinstance(statement, SetLocal)]
     variables = {update.var for update in updates}
     if len(variables) < len(updates) or not all(isinstance(one, Let | Store | SetLocal) for one in loop.body):
@@ -67,7 +67,7 @@ def reductions(loop: For) -> tuple[Reduction, ...]:
 
 
 def reduced_term(update: SetLocal) -> Scalar | None:
-    """What an assignment adds to its variable, or compares with it; None where it does something else."""
+    """The term that an assignment combines with its variable; None if it is not a reduction."""
     var = update.var
     match update.value:
         case Binary(op=op, left=left, right=right) if op in (*_NEUTRAL, *_IDEMPOTENT):

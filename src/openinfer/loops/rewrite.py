@@ -1,4 +1,4 @@
-"""Kernels made of kernels: expressions and statements with parts replaced."""
+"""Rewriting kernels: expressions and statements with parts replaced."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -42,11 +42,11 @@ from openinfer.loops.simplify import simplified, truth
 
 Statements = tuple[Statement, ...]
 Change = Callable[[Scalar], Scalar | None]
-"""The replacement of an expression, or None to keep it (with its parts already changed)."""
+"""The replacement of an expression, or None to keep it; its operands have already been changed."""
 
 
 def changed(value: Scalar, change: Change) -> Scalar:
-    """An expression with the parts that a function changes, innermost first."""
+    """Rewrite the parts of an expression with a function, innermost first."""
     parts = children(value)
     inner = tuple(changed(part, change) for part in parts)
     own = value if all(map(is_, parts, inner)) else rebuilt(value, inner)
@@ -55,12 +55,12 @@ def changed(value: Scalar, change: Change) -> Scalar:
 
 
 def replaced(value: Scalar, parts: Mapping[Scalar, Scalar]) -> Scalar:
-    """An expression with others in place of some of its variables or elements."""
+    """Substitute some of the variables or elements of an expression."""
     return changed(value, parts.get)
 
 
 def with_bodies(statement: Statement, change: Callable[[Statements], Statements]) -> Statement:
-    """A statement with what is directly inside it changed: the body of a loop, both branches of a condition."""
+    """Change the bodies directly inside a statement: the body of a loop, both branches of a condition."""
     match statement:
         case For() | While():
             body = change(statement.body)
@@ -73,7 +73,7 @@ def with_bodies(statement: Statement, change: Callable[[Statements], Statements]
 
 
 def map_statements(statements: Statements, change: Callable[[Statement], Iterable[Statement]]) -> Statements:
-    """Statements, those inside others too, with what a function puts in the place of each; innermost first.
+    """Replace every statement, nested ones included, by the results of a function; innermost first.
 
     >>> x, nothing = ScalarVar("x"), Let(ScalarVar("unused"), Const(1, INDEX))
     >>> loop = For(ScalarVar("i"), Const(4, INDEX), (nothing, Let(x, Const(2, INDEX))))
@@ -89,17 +89,17 @@ def map_statements(statements: Statements, change: Callable[[Statement], Iterabl
 
 
 def _are_same(found: Sequence[object], before: Sequence[object]) -> bool:
-    """Whether nothing was changed: most passes leave most of a kernel alone, which then is not built again."""
+    """Whether nothing changed: most passes leave most of a kernel alone, and it need not be rebuilt."""
     return len(found) == len(before) and all(map(is_, found, before))
 
 
 def changed_statements(statements: Statements, change: Change) -> Statements:
-    """Statements with all their expressions changed."""
+    """Rewrite all expressions in statements."""
     return map_statements(statements, lambda one: (with_scalars(one, lambda value: changed(value, change)),))
 
 
 def with_scalars(statement: Statement, apply: Callable[[Scalar], Scalar]) -> Statement:
-    """A statement with the expressions directly in it changed."""
+    """Change the expressions directly in a statement."""
     match statement:
         case For(extent=extent):
             made = apply(extent)
@@ -138,7 +138,7 @@ def with_scalars(statement: Statement, apply: Callable[[Scalar], Scalar]) -> Sta
 
 
 def with_buffers(kernel: Kernel, mapping: Mapping[str, Buffer]) -> Kernel:
-    """The kernel with buffers replaced, by name; an input that is then written is no longer an input."""
+    """Replace buffers by name; an input that becomes an output is no longer an input."""
 
     def swap(buffer: Buffer) -> Buffer:
         return mapping.get(buffer.name, buffer)
@@ -165,7 +165,7 @@ def with_buffers(kernel: Kernel, mapping: Mapping[str, Buffer]) -> Kernel:
 
 
 def renamed(statements: Statements, names: Mapping[str, ScalarVar]) -> Statements:
-    """Statements with variables replaced, where they are bound and where they are used."""
+    """Rename variables, both where they are bound and where they are used."""
 
     def change(value: Scalar) -> Scalar | None:
         return names.get(value.name) if isinstance(value, ScalarVar) else None
@@ -196,7 +196,7 @@ def renamed(statements: Statements, names: Mapping[str, ScalarVar]) -> Statement
 
 
 def variables_of(body: Statements) -> Iterator[ScalarVar]:
-    """The variables that statements bind, in their order."""
+    """The variables that statements bind, in order."""
     return (var for statement in walk(body) for var in binders(statement))
 
 
@@ -216,10 +216,10 @@ def binders(statement: Statement) -> tuple[ScalarVar, ...]:
 
 
 def straightened(statements: Statements) -> Statements:
-    """Statements without zero-trip and single-iteration loops; of the latter, the body stays.
+    """Remove zero-trip loops, and replace single-iteration loops by their bodies.
 
-    Expressions are simpler too; conditions whose outcome is known are gone, and so is what follows a certain failure.
-    All memory stays allocated: what a kernel is given to work with does not depend on whether loops run.
+    Expressions are simplified, conditions with a known outcome folded, and statements after a certain failure dropped.
+    All allocations stay: the memory that a kernel is given does not depend on whether loops run.
     """
     made = without_unused(_reached(_straightened(_without_aliases(_straightened(statements)))))
     inside = {inner for one in made for inner in walk((one,)) if isinstance(inner, Alloc) and inner is not one}
@@ -234,16 +234,16 @@ def _straightened(statements: Statements) -> Statements:
             case If(cond=cond, then=then, otherwise=otherwise) if truth(cond) is not None:
                 return then if truth(cond) else otherwise
             case SetLocal(var=var, value=value) if value == var:
-                # A sum whose terms are 0; compilers call it a mistake.
+                # A sum whose terms are 0. Compilers warn about self-assignment.
                 return ()
             case Contraction():
                 assert isinstance(statement, Contraction)
                 return _simpler(one if _has_factors(one) else statement)
             case For(bind=Bind.GROUP, extent=Const(value=1)):
-                # It says how many threads are in the group.
+                # This loop determines the number of threads in the group.
                 return (one,)
             case For(index=index, extent=Const(value=rounds), body=body) if rounds in (0, 1) and type(rounds) is int:
-                # With a number for the index, loops inside may turn out to have no iterations, or a single one.
+                # With a constant index, inner loops may become zero-trip or single-iteration loops.
                 return _straightened(_at_first(body, index)) if rounds else ()
             case _:
                 return (one,)
@@ -252,13 +252,13 @@ def _straightened(statements: Statements) -> Statements:
 
 
 def _reached(statements: Statements) -> Statements:
-    """Statements up to the first that fails whatever happens, in every body."""
+    """Drop what follows an unconditional failure, in every body."""
     last = next((at for at, one in enumerate(statements) if isinstance(one, Fail)), len(statements))
     return tuple(with_bodies(one, _reached) for one in statements[: last + 1])
 
 
 def _simpler(one: Contraction) -> Statements:
-    """A contraction without a condition that always holds; one without products, or whose sums nothing uses, stores."""
+    """Drop a condition that always holds; a contraction without terms, or with an unused sum, becomes stores."""
     if any(map(_is_empty, one.extents)):
         return ()
     total = ScalarVar(ACCUMULATOR, one.accumulator)
@@ -279,7 +279,7 @@ def _is_empty(extent: int) -> bool:
 
 
 def _has_factors(one: Contraction) -> bool:
-    """Whether the factors still are of the elements that they were of, which makes them factors."""
+    """Whether both factors still load from their buffers, without which they are not factors."""
     return all(
         any(isinstance(part, Load) and part.buffer == buffer for part in visit(factor))
         for buffer, factor in zip((one.a, one.b), one.factors, strict=True)
@@ -287,7 +287,7 @@ def _has_factors(one: Contraction) -> bool:
 
 
 def _without_aliases(statements: Statements) -> Statements:
-    """Statements without names for what is as short: a constant, or a variable that keeps its value."""
+    """Inline names for constants and for variables that keep their value."""
     assigned = {var for one in walk(statements) for var in assigned_by(one)}
 
     def inside(body: Statements, known: Mapping[Scalar, Scalar]) -> Statements:
@@ -308,7 +308,7 @@ def _at_first(body: Statements, index: ScalarVar) -> Statements:
 
 
 def without_unused(statements: Statements) -> Statements:
-    """Statements without the names for values, and the variables, that nothing reads."""
+    """Remove names and variables that nothing reads, and the loops and conditions left empty."""
     while True:
         read = {part for one in walk(statements) for value in scalars(one) for part in visit(value)}
         kept = _without_unread(statements, read)

@@ -1,4 +1,4 @@
-"""Totals that take in one term after the other, as variables of a kernel."""
+"""Running totals, updated term by term, as variables of a kernel."""
 
 from openinfer.dtypes import DTYPES, DType
 from openinfer.loops.build import Builder, cast, index, pair, select, unary
@@ -8,14 +8,14 @@ from openinfer.loops.ir import Scalar
 F64 = DTYPES["f64"]
 
 _BLOCK = 256
-"""The most terms that one accumulator of 32 bits takes in."""
+"""The maximum number of terms per 32-bit accumulator."""
 
 
 class RunningSum:
-    """A sum whose value is asked for after every term.
+    """A sum whose value is needed after every term.
 
-    A long one of f32 has an accumulator for the terms of a block, one for the blocks of a block of blocks, and so on:
-    a single one would lose what is small beside it.
+    A long f32 sum has an accumulator for the terms of a block, one for the blocks of a block of blocks, and so on: a
+    single one would lose small terms.
     """
 
     def __init__(self, builder: Builder, dtype: DType, extent: int) -> None:
@@ -29,7 +29,7 @@ class RunningSum:
             count = -(-count // _BLOCK)
 
     def begin(self, step: Scalar) -> None:
-        """Before the term of a step: where a block is full, hand its sum on."""
+        """Before the term of a step: pass on the sum of a full block."""
         self._hand_on(step, 1)
 
     def _hand_on(self, step: Scalar, level: int) -> None:
@@ -55,7 +55,7 @@ class RunningSum:
 
 
 class RunningProduct:
-    """A running product: of floats in f64, since partial products leave the range long before the last one has to."""
+    """A running product; floats use f64, since partial products may leave the range long before the final one does."""
 
     def __init__(self, builder: Builder, dtype: DType) -> None:
         self._builder = builder
@@ -63,11 +63,11 @@ class RunningProduct:
         self._type = F64 if self._is_float else dtype
         self._dtype = dtype
         self._total = builder.local(1, self._type)
-        # NaN once a factor was infinite or NaN: 0 times it is NaN.
+        # NaN once a factor was infinite or NaN, since 0 times it is NaN.
         self._odd = builder.local(0, F64) if self._is_float else None
 
     def begin(self, step: Scalar) -> None:
-        """Before the factor of a step: nothing is to be done."""
+        """Before the factor of a step: nothing to do."""
 
     def take(self, value: Scalar) -> None:
         """Multiply by a factor."""
@@ -78,7 +78,7 @@ class RunningProduct:
 
     @property
     def value(self) -> Scalar:
-        """The product so far. Of finite factors it is a number: 0 and an overflow make 0."""
+        """The product so far. For finite factors it is a number: 0 times an overflow is 0."""
         if self._odd is None:
             return self._total
         lost = unary("isnan", self._total) & ~unary("isnan", self._odd)

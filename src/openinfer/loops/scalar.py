@@ -1,7 +1,7 @@
 """Scalar expressions of the loop IR, and the buffers they load from.
 
-Scalar values have the dtype that arithmetic is done in; loads of packed or small-float buffers give that type, stores
-round or wrap back, so bit extraction is a target's business once and no op's.
+Scalars have compute types: loads from packed or small-float buffers convert to them, and stores round or wrap back. So
+bit extraction is implemented once per target, and never per op.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,17 +19,17 @@ BOOL = DTYPES["bool"]
 
 
 class Space(StrEnum):
-    """Where a buffer lives."""
+    """The memory a buffer lives in."""
 
     WEIGHTS = "weights"
     ARENA = "arena"
     STATE = "state"
     SCRATCH = "scratch"
-    """Memory of the arena that only one kernel uses."""
+    """Arena memory that only one kernel uses."""
     OWN = "own"
-    """Memory that each thread keeps for itself, in its registers."""
+    """Private memory of each thread, in its registers."""
     GROUP = "group"
-    """Memory that the threads of a group share, and nobody else."""
+    """Memory shared by the threads of a group, and only by them."""
 
 
 @dataclass(frozen=True)
@@ -127,10 +127,10 @@ class Scalar:
 
 @dataclass(frozen=True, slots=True)
 class Const(Scalar):
-    """A number. An index may be a ``Dim``: known when the code runs.
+    """A number. An index may be a ``Dim``, whose value is known at run time.
 
-    Constants are equal only if they are equal in every step: a ``Dim`` never equals a number, not even one that it
-    has at the bounds of its sizes. Zeros have signs.
+    Constants are equal only if they are equal for all sizes: a ``Dim`` never equals a number, not even the one that it
+    is at the bounds of its sizes. Zeros have signs.
     """
 
     value: float
@@ -183,7 +183,7 @@ UnaryOp = Literal[
     "neg", "abs", "not", "sqrt", "floor", "ceil", "rint", "trunc", "popcount", "isnan", "isinf", "signbit", "steps"
 ]
 STEPS = (-(2**20), 2**20 - 1)
-"""What ``steps`` can be: the nearest integer of an f32 as an i32, halves to even, in these limits; that of NaN is 0."""
+"""The range of ``steps``: an f32 rounded to the nearest i32, halves to even, clamped to these limits; NaN gives 0."""
 BinaryOp = Literal[
     "add", "sub", "mul", "div", "rem", "min", "max", "and", "or", "xor", "shl", "shr", "copysign", "nextafter"
 ]
@@ -193,7 +193,7 @@ CompareOp = Literal["eq", "ne", "lt", "le", "gt", "ge"]
 
 @dataclass(frozen=True, slots=True)
 class Unary(Scalar):
-    """An operation on one value. ``not`` is bitwise on integers and logical on bool; tests give bool."""
+    """A unary operation. ``not`` is bitwise on integers and logical on bool; tests give bool."""
 
     op: UnaryOp
     operand: Scalar
@@ -208,13 +208,13 @@ class Unary(Scalar):
 
 @dataclass(frozen=True, slots=True)
 class Binary(Scalar):
-    """An operation on two values of one type."""
+    """A binary operation on values of one type."""
 
     op: BinaryOp
     left: Scalar
     right: Scalar
     about: DType | None = None
-    """The type of the result that it is a part of, where some units in that one's last place do not matter."""
+    """The type of the result that this contributes to, if an error of a few units in its last place does not matter."""
 
     @property
     def dtype(self) -> DType:
@@ -238,7 +238,7 @@ class Compare(Scalar):
 
 @dataclass(frozen=True, slots=True)
 class Select(Scalar):
-    """One of two values; the other one may be computed as well, so it must be harmless."""
+    """One of two values. Both may be computed, so computing the other one must be harmless."""
 
     cond: Scalar
     then: Scalar
@@ -265,9 +265,9 @@ class Cast(Scalar):
 
 @dataclass(frozen=True, slots=True)
 class Bits(Scalar):
-    """The bits of a value read as another compute type of the same width.
+    """The bits of a value, reinterpreted as another compute type of the same width.
 
-    With a ``storage`` of f8, bf16 or f16: the code that such an element has for a value, or the value of a code.
+    With a ``storage`` of f8, bf16 or f16: the code that stores a value, or the value of a code.
     """
 
     operand: Scalar
@@ -295,12 +295,12 @@ class Round(Scalar):
 
 @dataclass(frozen=True, slots=True)
 class Math(Scalar):
-    """A named function of floats: ``exp``, ``log1p``, ``fma``, ... The target brings an implementation."""
+    """A named function of floats: ``exp``, ``log1p``, ``fma``, ... The target provides an implementation."""
 
     function: str
     args: tuple[Scalar, ...]
     about: DType | None = None
-    """As that of ``Binary``."""
+    """As in ``Binary``."""
 
     @property
     def dtype(self) -> DType:
@@ -314,7 +314,7 @@ def as_scalar(value: "Scalar | float", dtype: DType) -> Scalar:
 
 
 def binary(op: BinaryOp, left: Scalar, right: Scalar) -> Scalar:
-    """An operation on two values; of two index constants it is a constant."""
+    """A binary operation; operations on index constants are folded."""
     if isinstance(left, Const) and isinstance(right, Const) and left.type is INDEX:
         folded = {"add": left.value + right.value, "sub": left.value - right.value, "mul": left.value * right.value}
         if op in folded:
@@ -331,7 +331,7 @@ def binary(op: BinaryOp, left: Scalar, right: Scalar) -> Scalar:
 
 
 def _is_number(value: Scalar, number: int) -> bool:
-    """Whether a constant is this number whatever dynamic sizes are: an extent can be so at the bounds only."""
+    """Whether a constant is this number for all dynamic sizes, and not at their bounds only."""
     return isinstance(value, Const) and type(value.value) is int and value.value == number
 
 
@@ -342,7 +342,7 @@ _PARTS: dict[type[Scalar], Callable[[Any], tuple[Scalar, ...]]] = {
     Load: attrgetter("index"),
     Math: attrgetter("args"),
 }
-"""By the class, since this is asked more often than anything else."""
+"""Keyed by class, since ``children`` is called more often than anything else."""
 
 
 def children(value: Scalar) -> tuple[Scalar, ...]:
@@ -352,7 +352,7 @@ def children(value: Scalar) -> tuple[Scalar, ...]:
 
 
 def rebuilt(value: Scalar, parts: tuple[Scalar, ...]) -> Scalar:
-    """An expression with others directly inside it."""
+    """A copy of an expression with other operands."""
     match value:
         case Binary(op=op):
             return Binary(op, parts[0], parts[1], value.about)
@@ -373,7 +373,7 @@ def rebuilt(value: Scalar, parts: tuple[Scalar, ...]) -> Scalar:
 
 
 def visit(value: Scalar) -> Iterator[Scalar]:
-    """An expression and all inside it."""
+    """An expression and all of its subexpressions."""
     stack = [value]
     while stack:
         one = stack.pop()

@@ -1,7 +1,7 @@
-"""Simpler expressions and statements that mean the same, bit for bit: what lowerings and fusion leave of constants.
+"""Exact simplification: folds the constants that lowerings and fusion leave, bit for bit.
 
-Only what is exact is done: a number is converted where the other type has it too, and of the arithmetic of floats only
-``x * 1``, ``x / 1`` and ``x - 0`` go, whose result is ``x`` whatever it is. Expressions over dynamic sizes stay.
+A number is converted only if the other type represents it, and of float arithmetic only ``x * 1``, ``x / 1`` and
+``x - 0`` are removed, whose result is ``x`` whatever it is. Expressions over dynamic sizes stay.
 """
 
 from collections.abc import Callable
@@ -37,15 +37,15 @@ _FOLDED: dict[str, Callable[[int, int], int]] = {
 }
 _OF_ONE = ("mul", "div")
 _MOST = 2.0**127
-"""Numbers from here on are not looked at: they may not fit the smaller floats."""
+"""Numbers from here on are skipped: they may not fit the smaller floats."""
 
 
 _NEGATED = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le", "ne": "eq"}
-"""Comparisons of integers, to those that hold where they do not."""
+"""Integer comparisons and their negations."""
 
 
 def simplified(value: Scalar) -> Scalar:
-    """An expression with the same value in every case, and less to compute.
+    """An equivalent expression that computes less.
 
     >>> from openinfer.dtypes import DTYPES
     >>> from openinfer.loops.scalar import ScalarVar
@@ -59,7 +59,7 @@ def simplified(value: Scalar) -> Scalar:
 
 
 def once(value: Scalar) -> Scalar:
-    """The same for an expression whose parts are simple already."""
+    """Simplify an expression whose operands are already simple."""
     match value:
         case Binary():
             return _binary(value)
@@ -73,19 +73,19 @@ def once(value: Scalar) -> Scalar:
         case Unary("not", operand) if truth(operand) is not None:
             return Const(not truth(operand), BOOL)
         case Unary("neg", Const(number, dtype)) if not isinstance(number, Dim) and _holds(dtype, -number):
-            # Zeros of floats have signs, which an integer in their place would lose.
+            # Float zeros have signs, which an integer constant would lose.
             return Const(-float(number) if dtype.kind == "float" else -number, dtype)
         case _:
             return value
 
 
 def truth(value: Scalar) -> bool | None:
-    """What a condition always says; None where that is not known."""
+    """The constant value of a condition; None if it is not known."""
     return bool(value.value) if isinstance(value, Const) and value.type is BOOL else None
 
 
 class _Simplifier:
-    """Expressions share parts: each is looked at once."""
+    """Simplifies expressions that share parts, visiting each part once."""
 
     def __init__(self) -> None:
         self._done: dict[int, tuple[Scalar, Scalar]] = {}
@@ -104,7 +104,7 @@ class _Simplifier:
 
 
 def _integer(value: Scalar) -> int | None:
-    """The number that an integer always is."""
+    """The value of an integer constant; None for anything else."""
     match value:
         case Const(number, dtype) if dtype.kind in ("int", "uint") and not isinstance(number, Dim):
             return int(number)
@@ -113,7 +113,7 @@ def _integer(value: Scalar) -> int | None:
 
 
 def _holds(dtype: DType, number: float) -> bool:
-    """Whether a type has a number exactly; NaN is left alone."""
+    """Whether a type represents a number exactly; NaN is left alone."""
     if dtype.kind == "float":
         return isfinite(number)
     return dtype.kind in ("int", "uint") and dtype.minimum <= number <= dtype.maximum
@@ -138,7 +138,7 @@ def _binary(value: Binary) -> Scalar:
 
 
 def _folded(op: BinaryOp, left: int, right: int, dtype: DType) -> Scalar | None:
-    """Two numbers as one; a quotient rounds towards zero."""
+    """Fold two numbers; quotients round toward zero."""
     if op in ("div", "rem") and right != 0:
         quotient = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
         found = quotient if op == "div" else left - quotient * right
@@ -150,7 +150,7 @@ def _folded(op: BinaryOp, left: int, right: int, dtype: DType) -> Scalar | None:
 
 
 def _binary_with(op: BinaryOp, value: Scalar, number: int, dtype: DType) -> Scalar | None:
-    """An operation on an integer and a number; ``op`` is commutative where the number stood on the left."""
+    """Simplify an operation on an integer and a number; ``op`` is commutative if the number was on the left."""
     if (number == 0 and op in ("add", "sub")) or (number == 1 and op in _OF_ONE):
         return value
     if (number == 0 and op == "mul") or (number == 1 and op == "rem"):
@@ -168,7 +168,7 @@ def _binary_with(op: BinaryOp, value: Scalar, number: int, dtype: DType) -> Scal
 
 
 def _of_floats(value: Binary) -> Scalar:
-    """What changes no float at all: minus zero, times one, by one."""
+    """Remove float operations that change nothing: minus zero, times one, divided by one."""
     match value:
         case Binary("mul", Const(1, _), other) | Binary("mul" | "div", other, Const(1, _)):
             return other
@@ -179,7 +179,7 @@ def _of_floats(value: Binary) -> Scalar:
 
 
 def _logical(value: Binary) -> Scalar:
-    """And, or: with what is always true, or never."""
+    """Fold ``and`` and ``or`` with an operand that is always true or always false."""
     for one, other in ((value.left, value.right), (value.right, value.left)):
         known = truth(one)
         if known is not None and value.op in ("and", "or"):
@@ -190,7 +190,7 @@ def _logical(value: Binary) -> Scalar:
 
 
 def _are_apart(value: Binary) -> bool:
-    """Whether no integer satisfies two comparisons with numbers, or, of those that one of must hold, fails both."""
+    """Whether two comparisons with numbers exclude each other (``and``), or one of them always holds (``or``)."""
     match value:
         case Binary(op, Compare(_, one) as first, Compare(_, other) as second) if one == other:
             ops = [_NEGATED.get(part.op) if op == "or" else part.op for part in (first, second)]
@@ -201,7 +201,7 @@ def _are_apart(value: Binary) -> bool:
 
 
 def _range(op: str | None, limit: Scalar) -> tuple[float, float]:
-    """The first and the last integer that compare like this with a number; all, where that is not known."""
+    """The first and last integer that satisfy a comparison with a number; all integers if unknown."""
     number = _integer(limit)
     if number is None or op is None:
         return -inf, inf
@@ -210,7 +210,7 @@ def _range(op: str | None, limit: Scalar) -> tuple[float, float]:
 
 
 def _compare(value: Compare) -> Scalar:
-    """A comparison of integers whose outcome is known."""
+    """Fold a comparison of integers whose outcome is known."""
     one, other = _integer(value.left), _integer(value.right)
     if one is not None and other is not None:
         return Const(_COMPARED[value.op](one, other), BOOL)
@@ -220,7 +220,7 @@ def _compare(value: Compare) -> Scalar:
 
 
 def _converted(number: float, source: DType, target: DType) -> Const | None:
-    """A number in another type; None where that has it not, or only after many more digits."""
+    """A number in another type; None if that cannot represent it, or only with many more digits."""
     if target.kind == "bool":
         return Const(number != 0, target)
     if not abs(number) < _MOST:

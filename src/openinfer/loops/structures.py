@@ -1,7 +1,7 @@
-"""Structured statements: what is computed, not by which loops.
+"""Structured statements: what is computed, not with which loops.
 
-Each says what it means in index maps and expressions, as a contraction does. ``openinfer.loops.expand`` has the plain
-loops of each, for targets without a template of their own.
+Like contractions, they are defined by index maps and expressions. ``openinfer.loops.expand`` has the plain loops of
+each, for targets without a template of their own.
 """
 
 from abc import ABC, abstractmethod
@@ -15,12 +15,12 @@ from openinfer.loops.scalar import Buffer, Load, Scalar, ScalarVar
 ACCUMULATOR = "acc"
 """The name of the accumulator in an epilogue."""
 RANKED, ORIGIN = "ranked", "origin"
-"""The names that the results of an order have for the key of a rank, and for its original position."""
+"""The names by which results of an order refer to the key of a rank and to its original position."""
 
 
 @dataclass(frozen=True)
 class Axis:
-    """An index of a structure, and how far it runs from 0."""
+    """An index of a structure, which runs from 0 to its extent."""
 
     index: ScalarVar
     extent: int
@@ -28,7 +28,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Element:
-    """An element that is read by an index map; ``value`` is an expression over it, or None for the element itself."""
+    """An element read through an index map; ``value`` is an expression over it, or None for the element itself."""
 
     buffer: Buffer
     index: tuple[Scalar, ...]
@@ -42,7 +42,7 @@ class Element:
 
 @dataclass(frozen=True)
 class Result:
-    """What is written: an element of a buffer, and the value that is rounded or wrapped to its dtype."""
+    """An element to write, and its value, which is rounded or wrapped to the buffer's dtype."""
 
     buffer: Buffer
     index: tuple[Scalar, ...]
@@ -51,7 +51,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Use:
-    """An expression of a structure: the variables that the structure itself has for it, and the type it must have."""
+    """An expression of a structure, the variables that the structure binds for it, and the type it must have."""
 
     value: Scalar
     variables: tuple[ScalarVar, ...]
@@ -61,19 +61,19 @@ class Use:
 
 @dataclass(frozen=True)
 class Structure(ABC):
-    """A structured statement. Fields are axes, elements, results, expressions, or plain facts."""
+    """A structured statement. Fields are axes, elements, results, expressions, or plain attributes."""
 
     called: ClassVar[str]
-    """What messages call it."""
+    """Its name in messages."""
 
     @property
     def axes(self) -> tuple[Axis, ...]:
-        """The indices that it binds."""
+        """The axes whose indices it binds."""
         return tuple(part for part in self._parts() if isinstance(part, Axis))
 
     @property
     def elements(self) -> tuple[Element, ...]:
-        """What it reads by index maps, which no expression can stand for."""
+        """What it reads through index maps, where no expression can replace the element."""
         return tuple(part for part in self._parts() if isinstance(part, Element))
 
     @property
@@ -83,7 +83,7 @@ class Structure(ABC):
 
     @property
     def scalars(self) -> tuple[Scalar, ...]:
-        """All its expressions; those of results last."""
+        """All of its expressions; those of results come last."""
         own = [part for part in self._parts() if isinstance(part, Scalar)]
         made = [one for result in self.results for one in (*result.index, result.value)]
         return (*own, *(element.scalar for element in self.elements), *made)
@@ -91,11 +91,11 @@ class Structure(ABC):
     @property
     @abstractmethod
     def result_variables(self) -> tuple[ScalarVar, ...]:
-        """The variables that indices and values of results are expressions over."""
+        """The variables over which indices and values of results are expressions."""
 
     @abstractmethod
     def uses(self) -> Iterator[Use]:
-        """Its expressions but for those of results, and what each may be."""
+        """Its expressions, except those of results, with their constraints."""
 
     def _parts(self) -> Iterator[Any]:
         for field in fields(self):
@@ -108,7 +108,7 @@ class Structure(ABC):
         swap: Callable[[Buffer], Buffer] = lambda buffer: buffer,
         bind: Callable[[ScalarVar], ScalarVar] = lambda var: var,
     ) -> Self:
-        """The same with its expressions, the buffers of elements and results, and its indices changed."""
+        """A copy with its expressions, the buffers of elements and results, and its indices changed."""
 
         def made(part: Any) -> Any:
             match part:
@@ -128,21 +128,21 @@ class Structure(ABC):
         return replace(self, **{field.name: made(getattr(self, field.name)) for field in fields(self)})
 
     def with_elements(self, change: Callable[[Element], Element]) -> Self:
-        """The same with other elements."""
+        """A copy with its elements changed."""
         own = {field.name: getattr(self, field.name) for field in fields(self)}
         return replace(self, **{name: change(one) for name, one in own.items() if isinstance(one, Element)})
 
 
-# --- running totals ---------------------------------------------------------------------------------------------------
+# --- scans ------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Scan(Structure):
-    """Running totals along an axis: at each position, what the terms from one end up to there come to.
+    """Running totals along an axis: each position gets the total of the terms from one end up to it.
 
-    ``term`` is over the position, ``out`` over it and ``ACCUMULATOR``, the total there. Sums of floats may be taken in
-    any order. A product of finite floats is a number: if some partial product is infinite and another factor 0, it is
-    0. No term reads what is written.
+    ``term`` is over the position, ``out`` over the position and ``ACCUMULATOR``, the total there. Float sums may be
+    reassociated. A product of finite floats is a number: if a partial product is infinite and another factor is 0, it
+    is 0. No term reads what is written.
     """
 
     called = "a scan"
@@ -153,13 +153,13 @@ class Scan(Structure):
     term: Scalar
     out: Result
     is_exclusive: bool = False
-    """Whether the term at a position is not part of the total there."""
+    """Whether the total at a position excludes its own term."""
     is_reversed: bool = False
     """Whether it runs from the last position to the first."""
 
     @property
     def total(self) -> ScalarVar:
-        """The total, as its result calls it."""
+        """The variable for the total in the result."""
         return ScalarVar(ACCUMULATOR, self.accumulator)
 
     @property
@@ -177,16 +177,16 @@ class Scan(Structure):
         yield Use(self.term, (self.axis.index,), self.accumulator, "a term of a scan")
 
 
-# --- elements in order ------------------------------------------------------------------------------------------------
+# --- ordering ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Order(Structure):
-    """The first elements in the order of their keys; those with equal keys stay in the order in which they are.
+    """The first elements in key order; elements with equal keys keep their relative order.
 
-    ``key`` is over the position along ``axis``. ``outs`` are over ``rank``, whose extent is at most that of the axis,
-    over ``RANKED``, the key of that rank, and over ``ORIGIN``, the position (i64) at which it is. NaN is larger than
-    all numbers. No key reads what is written.
+    ``key`` is over the position along ``axis``. ``outs`` are over ``rank``, whose extent is at most that of ``axis``,
+    over ``RANKED``, the key at that rank, and over ``ORIGIN``, its original position (i64). NaN is larger than all
+    numbers. No key reads what is written.
     """
 
     called = "an order"
@@ -196,21 +196,21 @@ class Order(Structure):
     key: Scalar
     outs: tuple[Result, ...]
     is_descending: bool = False
-    """Whether the largest comes first."""
+    """Whether the largest key comes first."""
 
     @property
     def ranked(self) -> ScalarVar:
-        """The key of a rank, as results call it."""
+        """The variable for the key of a rank in results."""
         return ScalarVar(RANKED, self.key.dtype)
 
     @property
     def origin(self) -> ScalarVar:
-        """Where an element stood, as results call it."""
+        """The variable for the original position in results."""
         return ScalarVar(ORIGIN, DTYPES["i64"])
 
     @property
     def result_variables(self) -> tuple[ScalarVar, ...]:
-        """The rank, and what has it."""
+        """The rank, its key and its original position."""
         return self.rank.index, self.ranked, self.origin
 
     def uses(self) -> Iterator[Use]:
@@ -223,14 +223,15 @@ class Order(Structure):
 
 @dataclass(frozen=True)
 class Attend(Structure):
-    """Attention of the heads of queries that share a head of keys: means of values, weighed by a softmax of scores.
+    """Attention of the query heads that share a key head: means of values, weighted by a softmax of scores.
 
     ``queries`` are over ``head``, ``row`` and ``depth``, ``keys`` over ``key`` and ``depth``, ``values`` over ``key``
     and ``column``. The score of a query and a key is over ``ACCUMULATOR``, their product summed along the depth, and
-    over their indices; scale and mask are in it. Keys behind ``until`` and up to ``after``, expressions over ``row``,
-    are hidden; so are those whose score is -inf: whatever their values are, they take no part. Weights are shares of
-    the sum of ``exp(score - largest score)``. ``out`` is over ``ACCUMULATOR``, the mean, ``head``, ``row`` and
-    ``column``; the mean of no values is 0. Nothing that is read is written.
+    over their indices; it includes scale and mask. Keys after ``until``, and keys up to and including ``after``, are
+    hidden; both are expressions over ``row``. Keys with a score of -inf are hidden, too. Hidden keys take no part,
+    whatever their values. Weights are ``exp(score - largest score)``, divided by their sum. ``out`` is over
+    ``ACCUMULATOR``, the mean, ``head``, ``row`` and ``column``; the mean of no values is 0. Nothing that is read is
+    written.
     """
 
     called = "an attention"
@@ -244,26 +245,26 @@ class Attend(Structure):
     keys: Element
     values: Element
     accumulator: DType
-    """In what products and weights are added up."""
+    """The type in which products and weights are summed."""
     score: Scalar
     out: Result
     until: Scalar | None = None
-    """The last key that a query sees; None where it is the last one."""
+    """The last key that a query sees; None if nothing limits it."""
     after: Scalar | None = None
-    """The key before the first that a query sees; None where there is none."""
+    """The key before the first one that a query sees; None if it sees all from the start."""
 
     @property
     def total(self) -> ScalarVar:
-        """A sum, as the score and the result call it."""
+        """The variable for a sum in the score and the result."""
         return ScalarVar(ACCUMULATOR, self.accumulator)
 
     @property
     def result_variables(self) -> tuple[ScalarVar, ...]:
-        """Where the mean is, and the mean."""
+        """The indices of the mean, and the mean."""
         return self.head.index, self.row.index, self.column.index, self.total
 
     def uses(self) -> Iterator[Use]:
-        """Factors, scores and borders."""
+        """Factors, the score, and the limits of visible keys."""
         head, row, key, depth, column = (axis.index for axis in self.axes)
         for what, element, seen in (
             ("a query", self.queries, (head, row, depth)),

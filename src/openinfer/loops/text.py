@@ -153,7 +153,7 @@ def _contraction(one: Contraction) -> list[str]:
 
 
 def structure_text(one: Structure) -> list[str]:
-    """A structured statement in lines."""
+    """The lines of a structured statement."""
     match one:
         case Scan():
             facts = f"{' exclusive' * one.is_exclusive}{' reversed' * one.is_reversed}"

@@ -1,7 +1,7 @@
-"""What threads of a group do with tiles of two factors in memory that they share, and with matrix units.
+"""Statements about tiles of two factors in shared memory, which the threads of a group multiply on matrix units.
 
-A tile has rows of ``TILE_BYTES``, terms of a sum next to each other; how its elements lie in memory is a language's
-business. So only these statements touch one. They stand beside the statements of ``openinfer.loops.ir``.
+A row of a tile is ``TILE_BYTES`` of adjacent terms of a sum. The layout of its elements is up to the target language,
+so only these statements access tiles. They complement the statements of ``openinfer.loops.ir``.
 """
 
 from collections.abc import Callable
@@ -16,27 +16,27 @@ from openinfer.loops.arithmetic import NumpyScalar, converted
 from openinfer.loops.scalar import Buffer, Scalar, ScalarVar
 
 TILE_BYTES = 128
-"""A row of a tile."""
+"""The bytes in a row of a tile."""
 TILE_ROWS = 64
-"""Rows of sums of the threads that multiply together."""
+"""The rows of sums that the threads of one product compute."""
 TILE_THREADS = 128
-"""How many those are: four subgroups, with neighbouring numbers from a multiple on."""
+"""The threads of one product: four subgroups of adjacent threads; the first number is a multiple of it."""
 
 
 class TileExecution(Protocol):
     """The interpreter, as these statements see it."""
 
     def value(self, scalar: Scalar, /) -> NumpyScalar:
-        """What an expression is."""
+        """The value of an expression."""
 
     def element(self, buffer: Buffer, where: tuple[int, ...], /) -> NumpyScalar:
-        """What an element is, in its compute type."""
+        """The value of an element, in its compute type."""
 
     def elements(self, buffer: Buffer, where: tuple[int, ...], count: int, /) -> Array:
-        """Neighbouring elements, as they are in memory."""
+        """Adjacent elements, as stored in memory."""
 
     def put(self, buffer: Buffer, where: tuple[int, ...], value: NumpyScalar, /) -> None:
-        """Give an element a value."""
+        """Store a value in an element."""
 
 
 @dataclass(frozen=True)
@@ -50,49 +50,48 @@ class TileStep:
 
     @property
     def reads(self) -> tuple[Buffer, ...]:
-        """Memory that it reads."""
+        """The memory that it reads."""
         return ()
 
     @property
     def writes(self) -> tuple[Buffer, ...]:
-        """Memory that it writes."""
+        """The memory that it writes."""
         return ()
 
     def with_parts(
         self, apply: Callable[[Scalar], Scalar] = lambda one: one, swap: Callable[[Buffer], Buffer] = lambda one: one
     ) -> Self:
-        """The same of other expressions and memory."""
+        """A copy with other expressions and memory."""
         del apply, swap
         return self
 
     def run(self, run: TileExecution) -> None:
-        """Do what it says."""
+        """Execute it in the interpreter."""
 
 
 @dataclass(frozen=True)
 class TileCopy(TileStep):
-    """Neighbouring elements of memory go into a row of a tile, or zeros where they are not valid.
+    """Copies adjacent elements of memory to a row of a tile, or zeros if they are not valid.
 
-    They are 16 bytes, from a multiple of so many on, and are there for the group after ``TileSync.ARRIVED`` and a
-    barrier.
+    A copy is 16 bytes, aligned to 16. The group sees them after ``TileMoment.ARRIVED`` and a barrier.
     """
 
     tile: Buffer
     index: tuple[Scalar, ...]
-    """The first element in the tile."""
+    """The index of the first element in the tile."""
     source: Buffer
     source_index: tuple[Scalar, ...]
     valid: Scalar | None = None
-    """The condition under which they are; None where they always are."""
+    """The condition under which the elements are valid; None if they always are."""
 
     @property
     def count(self) -> int:
-        """How many elements."""
+        """The number of elements."""
         return 16 * 8 // self.tile.dtype.bits
 
     @property
     def scalars(self) -> tuple[Scalar, ...]:
-        """Both places, and whether elements are valid."""
+        """Both indices, and the condition."""
         condition = () if self.valid is None else (self.valid,)
         return (*self.index, *self.source_index, *condition)
 
@@ -109,14 +108,14 @@ class TileCopy(TileStep):
     def with_parts(
         self, apply: Callable[[Scalar], Scalar] = lambda one: one, swap: Callable[[Buffer], Buffer] = lambda one: one
     ) -> Self:
-        """The same of other expressions and memory."""
+        """A copy with other expressions and memory."""
         index, source_index = tuple(map(apply, self.index)), tuple(map(apply, self.source_index))
         both = swap(self.tile), swap(self.source)
         valid = None if self.valid is None else apply(self.valid)
         return replace(self, tile=both[0], index=index, source=both[1], source_index=source_index, valid=valid)
 
     def run(self, run: TileExecution) -> None:
-        """An element after the other."""
+        """Copy element by element."""
         *to, first = (int(run.value(one)) for one in self.index)
         is_valid = self.valid is None or bool(run.value(self.valid))
         *origin, start = (int(run.value(one)) for one in self.source_index) if is_valid else (0,)
@@ -128,7 +127,7 @@ class TileCopy(TileStep):
 
 @dataclass(frozen=True)
 class TileStore(TileStep):
-    """Variables become neighbouring elements of a row of a tile: 16 bytes, which are there as those of a copy are."""
+    """Stores values in 16 bytes of adjacent elements in a row of a tile; they become visible as those of a copy do."""
 
     tile: Buffer
     index: tuple[Scalar, ...]
@@ -136,7 +135,7 @@ class TileStore(TileStep):
 
     @property
     def scalars(self) -> tuple[Scalar, ...]:
-        """The place, and the values."""
+        """The index and the values."""
         return (*self.index, *self.values)
 
     @property
@@ -147,35 +146,35 @@ class TileStore(TileStep):
     def with_parts(
         self, apply: Callable[[Scalar], Scalar] = lambda one: one, swap: Callable[[Buffer], Buffer] = lambda one: one
     ) -> Self:
-        """The same of other expressions and memory."""
+        """A copy with other expressions and memory."""
         index, values = tuple(map(apply, self.index)), tuple(map(apply, self.values))
         return replace(self, tile=swap(self.tile), index=index, values=values)
 
     def run(self, run: TileExecution) -> None:
-        """An element after the other."""
+        """Store element by element."""
         *to, first = (int(run.value(one)) for one in self.index)
         for place, value in enumerate(self.values):
             run.put(self.tile, (*to, first + place), run.value(value))
 
 
 class TileMoment(StrEnum):
-    """What is true from a place on."""
+    """What holds from a ``TileSync`` on."""
 
     BATCH = "batch"
-    """Copies since the last such place are a batch."""
+    """The copies since the last such point form a batch."""
     ARRIVED = "arrived"
-    """What this thread has stored, and its batches but for the last ones, are in their tiles."""
+    """This thread's stores, and all but its last batches of copies, are in their tiles."""
     SUMMED = "summed"
-    """All products are in the sums."""
+    """All products have been added to the sums."""
 
 
 @dataclass(frozen=True)
 class TileSync(TileStep):
-    """A place from which on something is true, for the thread that comes there."""
+    """A point from which on something holds for the thread that reaches it."""
 
     moment: TileMoment
     pending: int = 0
-    """The batches that need not have arrived."""
+    """The number of batches that may still be in flight."""
     sums: Buffer | None = None
     """The sums that are complete."""
 
@@ -187,44 +186,44 @@ class TileSync(TileStep):
     def with_parts(
         self, apply: Callable[[Scalar], Scalar] = lambda one: one, swap: Callable[[Buffer], Buffer] = lambda one: one
     ) -> Self:
-        """The same of other memory."""
+        """A copy with other memory."""
         del apply
         return self if self.sums is None else replace(self, sums=swap(self.sums))
 
 
 @dataclass(frozen=True)
 class TileProduct(TileStep):
-    """Each thread adds to its sums those of products along whole rows of two tiles: 64 rows of one, some of the other.
+    """Adds products along whole rows of two tiles to the thread's sums: 64 rows of the first, ``width`` of the second.
 
-    ``TILE_THREADS`` neighbours come here together. A thread has two rows, and of each 8 columns two neighbours:
-    ``sum_place`` says which. The tiles must stay as they are until the thread comes to the product after the next, or
-    to ``TileSync.SUMMED``; before that, nothing reads the sums.
+    ``TILE_THREADS`` adjacent threads reach it together. A thread has two rows and, of every 8 columns, two adjacent
+    ones; ``sum_place`` says which. The tiles must not change until the thread reaches the product after the next, or
+    ``TileMoment.SUMMED``; until the latter, nothing reads the sums.
     """
 
     sums: Buffer
     rows: Buffer
     rows_index: tuple[Scalar, ...]
-    """Where the rows begin, less the axis along them."""
+    """The index of the first row, without the axis along the row."""
     columns: Buffer
     columns_index: tuple[Scalar, ...]
     width: int
-    """How many rows of the second tile, which are columns of sums."""
+    """The number of rows of the second tile, which are columns of sums."""
     thread: ScalarVar
     """The thread's number in its group."""
 
     @property
     def terms(self) -> int:
-        """How many there are in a row."""
+        """The number of terms in a row."""
         return TILE_BYTES * 8 // self.rows.dtype.bits
 
     @property
     def scalars(self) -> tuple[Scalar, ...]:
-        """Both places, and the thread."""
+        """Both indices, and the thread."""
         return (*self.rows_index, *self.columns_index, self.thread)
 
     @property
     def reads(self) -> tuple[Buffer, ...]:
-        """Tiles and sums."""
+        """The tiles and the sums."""
         return (self.rows, self.columns, self.sums)
 
     @property
@@ -235,7 +234,7 @@ class TileProduct(TileStep):
     def with_parts(
         self, apply: Callable[[Scalar], Scalar] = lambda one: one, swap: Callable[[Buffer], Buffer] = lambda one: one
     ) -> Self:
-        """The same of other expressions and memory."""
+        """A copy with other expressions and memory."""
         rows, columns = tuple(map(apply, self.rows_index)), tuple(map(apply, self.columns_index))
         buffers = swap(self.sums), swap(self.rows), swap(self.columns)
         thread = apply(self.thread)
@@ -251,7 +250,7 @@ class TileProduct(TileStep):
         )
 
     def run(self, run: TileExecution) -> None:
-        """The thread's own sums, term by term."""
+        """Update the thread's own sums, term by term."""
         kind, own = self.sums.dtype, int(run.value(self.thread))
         *first, top = (int(run.value(one)) for one in self.rows_index)
         *second, left = (int(run.value(one)) for one in self.columns_index)
@@ -273,7 +272,7 @@ class TileProduct(TileStep):
 
 
 def sum_place(thread: int, number: int) -> tuple[int, int]:
-    """The row and the column of one of a thread's sums, among those of the threads that multiply together.
+    """The row and the column of one of a thread's sums, relative to the threads of its product.
 
     >>> [sum_place(5, number) for number in range(6)]
     [(1, 2), (1, 3), (9, 2), (9, 3), (1, 10), (1, 11)]
@@ -284,7 +283,7 @@ def sum_place(thread: int, number: int) -> tuple[int, int]:
 
 
 def tile_text(one: TileStep, text: Callable[[Scalar], str]) -> str:
-    """A statement about tiles in words."""
+    """A tile statement as text."""
 
     def place(buffer: Buffer, index: tuple[Scalar, ...]) -> str:
         return f"{buffer.name}[{', '.join(map(text, index))}..]"

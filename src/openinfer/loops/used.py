@@ -1,4 +1,4 @@
-"""What a kernel's code needs of its parameters: the memory that it touches, and the sizes that it computes with."""
+"""What a kernel's code needs: the memory that it touches, and the sizes that it computes with."""
 
 from collections.abc import Iterator
 
@@ -24,7 +24,7 @@ from openinfer.loops.ir import (
 
 
 def offset(buffer: Buffer, index: tuple[Scalar, ...]) -> Scalar:
-    """The linear position of an element: what code computes of an index, and no more than that."""
+    """The linear position of an element, as printed code computes it."""
     total: Scalar = Const(0, INDEX)
     for one, step in zip(index, buffer.steps, strict=True):
         total = total + one * Const(step, INDEX)
@@ -48,9 +48,9 @@ def used_buffers(kernel: Kernel) -> set[str]:
 
 
 def used_sizes(kernel: Kernel) -> set[str]:
-    """The dynamic sizes that a kernel surely computes with.
+    """The dynamic sizes that a kernel certainly computes with.
 
-    Which strides a contraction in tiles spells is left to its printer; the extents of its loops it always has.
+    The printer of a tiled contraction decides which strides it prints; the extents of its loops are always used.
     """
     found: set[str] = set()
     for one in _computed(kernel):
@@ -68,7 +68,7 @@ def used_sizes(kernel: Kernel) -> set[str]:
 
 
 def used_variables(*values: Scalar) -> set[str]:
-    """The names of the variables that code computes expressions with; those with stride 0 do not count."""
+    """The names of the variables that printed expressions use; those with stride 0 do not count."""
     return {one.name for value in values for one in _parts(value) if isinstance(one, ScalarVar)}
 
 
@@ -91,7 +91,7 @@ def _computed(kernel: Kernel) -> Iterator[Scalar]:
 
 
 def _parts(value: Scalar) -> Iterator[Scalar]:
-    """An expression and all that is computed for it."""
+    """An expression and everything that is computed for it."""
     stack = [value]
     while stack:
         one = stack.pop()

@@ -1,7 +1,7 @@
-"""What every kernel must satisfy, whoever made it: types agree, names are defined, memory is known.
+"""The kernel verifier: types agree, names are defined, memory is declared.
 
-Problems are sentences for the people who write lowerings and passes; a kernel without problems can be printed by every
-target and run by the interpreter.
+Problems are sentences for authors of lowerings and passes. Every target can print a kernel without problems, and the
+interpreter can run it.
 """
 
 import re
@@ -62,7 +62,7 @@ MATH = {
     **dict.fromkeys(("pow", "atan2", "fmod"), 2),
     "fma": 3,
 }
-"""The named functions, and how many arguments each takes."""
+"""The named functions and their argument counts."""
 
 _FLOAT, _WHOLE = ("float",), ("int", "uint")
 _KINDS: dict[str, tuple[str, ...]] = {
@@ -72,7 +72,7 @@ _KINDS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("popcount", "shl", "shr"), _WHOLE),
     **dict.fromkeys(("not", "and", "or", "xor"), ("int", "uint", "bool")),
 }
-"""What each operation works on."""
+"""The kinds of types that each operation accepts."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -87,7 +87,7 @@ def verify(kernel: Kernel) -> list[str]:
 
 
 class _Verifier:
-    """One walk over a kernel with the variables that are visible."""
+    """One walk over a kernel, tracking what is in scope."""
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
@@ -258,7 +258,7 @@ class _Verifier:
                 yield f"a template uses '{memory.name}', which is not allocated before"
 
     def _indices(self, one: Contraction, scope: "_Scope") -> Iterator[str]:
-        """Where each index of a contraction may be used."""
+        """Check where each index of a contraction is used."""
         free = scope.inside()
         for var in one.free:
             yield from self._bind(var, free, is_local=False)
@@ -269,7 +269,7 @@ class _Verifier:
             if var.dtype is not INDEX:
                 yield f"index '{var.name}' of a contraction is {var.dtype}, not index"
         total = free.inside()
-        # Its loops are expanded around all that: nothing outside may have the name of the sum.
+        # Loops are expanded around all of this, so the name of the accumulator must not be in scope outside.
         yield from self._bind(ScalarVar(ACCUMULATOR, one.accumulator), total, is_local=False)
         yield from self._place(one.out, one.out_index, free)
         yield from self._place(one.a, one.a_index, bound)
@@ -285,7 +285,7 @@ class _Verifier:
     # --- structures -----------------------------------------------------------------------------------------------
 
     def _structure(self, one: Structure, scope: "_Scope") -> Iterator[str]:
-        """What is wrong with a structured statement. Its loops may be in any order: no name of it may be visible."""
+        """The problems of a structured statement. Its loops may nest in any order, so its names must be new."""
         what = one.called
         own = scope.inside()
         for axis in one.axes:
@@ -334,7 +334,7 @@ class _Verifier:
         for one in index:
             yield from self._expects(one, INDEX, f"an index of '{buffer.name}'", scope)
         for one, extent in zip(index, buffer.shape, strict=False):
-            # An empty axis is never reached: the loops around do nothing.
+            # An index into an empty axis is never reached: the loops around it have no iterations.
             if isinstance(one, Const) and extent and not is_symbolic(extent) and not _is_within(one, extent):
                 yield f"index {one.value} of '{buffer.name}' is outside of {list(buffer.shape)}"
 
@@ -347,7 +347,7 @@ class _Verifier:
         yield from (f"{problem}: {scalar_text(value)}" for problem in self._own(value, scope))
 
     def _own(self, value: Scalar, scope: "_Scope") -> Iterator[str]:
-        """What is wrong with an expression whose parts are in order."""
+        """The problems of an expression whose operands are valid."""
         match value:
             case Const():
                 yield from _constant(value)
@@ -383,24 +383,24 @@ class _Verifier:
 
 
 class _Scope:
-    """The variables and buffers that are visible, and the variables that can get another value."""
+    """The variables and buffers in scope, and the variables that can be assigned."""
 
     def __init__(self, memory: set[str]) -> None:
         self.memory = memory
-        """The names of the buffers that can be used."""
+        """The names of the buffers in scope."""
         self.variables: dict[str, DType] = {}
         self.locals: set[str] = set()
         self.shared: set[str] = set()
-        """Local variables outside of a parallel loop, as seen inside."""
+        """Locals declared outside of a parallel loop, as seen inside of it."""
 
     def inside(self) -> "_Scope":
-        """What is defined here is not visible outside."""
+        """A nested scope: its definitions are not visible outside."""
         made = _Scope(set(self.memory))
         made.variables, made.locals, made.shared = dict(self.variables), set(self.locals), set(self.shared)
         return made
 
     def in_parallel(self) -> "_Scope":
-        """The inside of a loop whose iterations run at once."""
+        """The scope of a loop whose iterations run concurrently."""
         made = self.inside()
         made.shared |= made.locals
         made.locals = set()
@@ -408,7 +408,7 @@ class _Scope:
 
 
 def _seeing(variables: tuple[ScalarVar, ...], scope: _Scope) -> _Scope:
-    """What an expression sees for which a structure has more variables."""
+    """The scope of an expression for which a structure binds additional variables."""
     own = scope.inside()
     own.variables |= {var.name: var.dtype for var in variables}
     return own
@@ -427,7 +427,7 @@ def _constant(value: Const) -> Iterator[str]:
 
 
 def _is_same_memory(one: Buffer, other: Buffer) -> bool:
-    """Whether two buffers are equal whatever the dynamic sizes are, not only at their bounds."""
+    """Whether two buffers are equal for all dynamic sizes, not only at their bounds."""
     return one == other and is_same_shape(one.shape, other.shape) and is_same_shape(one.steps, other.steps)
 
 

@@ -1,4 +1,4 @@
-"""The simulator: what a graph means, executed node by node. Knows nothing of synthesis."""
+"""The simulator: the semantics of graphs, executed node by node. Knows nothing of synthesis."""
 
 from openinfer.check.events import Event, TraceLevel
 from openinfer.sim.breakpoints import Breakpoint, at_node, on_change, on_nan, on_op, on_write, when

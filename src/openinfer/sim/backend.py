@@ -1,4 +1,4 @@
-"""What computes the ops of a graph: NumPy in this process, or a device that somebody else knows how to reach."""
+"""What computes the ops of a graph: NumPy in this process, or a device provided by another package."""
 
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
@@ -11,52 +11,52 @@ from openinfer.ops import Array, Call, OpError, OpRecord, ReferenceKernel
 
 
 class NodeKernel(Protocol):
-    """One op with types and parameters settled. Calling it computes."""
+    """An op with types and parameters resolved. Calling it computes the results."""
 
     @property
     def call(self) -> Call:
-        """The op's call, complete."""
+        """The complete call of the op."""
 
     def __call__(self, arrays: Sequence[Array | None], /) -> tuple[Array, ...]:
-        """The results in stored form; ``OpError`` where the op has none."""
+        """Compute the results in storage form; raises ``OpError`` if there is none."""
 
 
 @runtime_checkable
 class Backend(Protocol):
-    """A device that computes ops, one node at a time. Everything else about a step is the simulator's own."""
+    """A device that computes ops, one node at a time. The simulator itself does everything else in a step."""
 
     @property
     def is_flushing(self) -> bool:
-        """Whether subnormal numbers may be taken for zero."""
+        """Whether subnormal numbers may be flushed to zero."""
 
     def kernel(self, record: OpRecord, call: Call, stored: Sequence[DType | None]) -> NodeKernel:
-        """A complete call made ready; ``stored`` are the dtypes the operands really have.
+        """Create the kernel of a complete call; ``stored`` are the dtypes that the operands are stored in.
 
-        ``OpError`` where the device cannot compute it.
+        Raises ``OpError`` if the device cannot compute it.
         """
 
     def prepare(self, kernels: Sequence[NodeKernel]) -> Sequence[OpError | None]:
-        """Make kernels ready together, before the first of them runs; what is wrong with each of them."""
+        """Prepare kernels together, before the first of them runs; returns the error of each, or None."""
 
     def taken(self) -> int | None:
-        """The device's nanoseconds for the last kernel of this thread; None if only the caller's clock knows."""
+        """The device time of this thread's last kernel in nanoseconds; None if the device has no clock of its own."""
 
 
 class HostBackend:
-    """NumPy."""
+    """The reference implementation on NumPy."""
 
     is_flushing = False
 
     def kernel(self, record: OpRecord, call: Call, stored: Sequence[DType | None]) -> NodeKernel:
-        """The reference."""
+        """The reference kernel."""
         return ReferenceKernel(record, call, stored)
 
     def prepare(self, kernels: Sequence[NodeKernel]) -> Sequence[OpError | None]:
-        """Nothing is to be done."""
+        """Nothing to prepare."""
         return [None] * len(kernels)
 
     def taken(self) -> int | None:
-        """It has no clock of its own."""
+        """None: there is no clock of its own."""
         return None
 
 
@@ -68,11 +68,11 @@ class DescribedDevice(Protocol):
 
     @property
     def title(self) -> str:
-        """What people call the device."""
+        """The device's name for people."""
 
 
 def backend_of(device: Device | str | DescribedDevice | Backend) -> Backend:
-    """What computes on a device: NumPy for the CPU; for any other one, what the package has registered."""
+    """The backend of a device: NumPy for the CPU; otherwise the one that the package has registered."""
     if isinstance(device, Backend):
         return device
     if isinstance(device, str) and device == Device.CPU:

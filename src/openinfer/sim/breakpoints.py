@@ -1,4 +1,4 @@
-"""Where a run should stop: conditions on the node that has just been executed."""
+"""Breakpoints for runs: conditions on the node that has just been executed."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Breakpoint:
-    """A condition with a name for people, and the variable it is about, where it is about one."""
+    """A condition with a text for people, and the variable it refers to, if any."""
 
     text: str
     test: "Callable[[NodeView], bool]"
@@ -36,12 +36,12 @@ def on_op(name: str) -> Breakpoint:
 
 
 def on_write(variable: str) -> Breakpoint:
-    """Stop after every node that writes this variable, all of it or a part."""
+    """Stop after every node that writes this variable, or part of it."""
     return Breakpoint(f"write {variable}", lambda node: variable in node.written, variable)
 
 
 def on_nan(variable: str | None = None) -> Breakpoint:
-    """Stop when a node writes a NaN or an infinity, into this variable or any. Only what it wrote is looked at."""
+    """Stop when a node writes a NaN or an infinity, to this variable or to any. Checks only what the node wrote."""
 
     def appears(node: "NodeView") -> bool:
         if not node.event.output or (variable is not None and variable not in node.written):
@@ -57,10 +57,10 @@ def _is_broken(value: Array) -> bool:
 
 
 def on_change(variable: str) -> Breakpoint:
-    """Stop when a node leaves another value in this variable than it found there; writing the same is no change."""
+    """Stop when a node changes the value of this variable; writing the same value does not count."""
     return Breakpoint(f"change {variable}", lambda node: variable in node.written and node.changed(variable), variable)
 
 
 def when(predicate: "Callable[[NodeView], bool]", text: str = "condition") -> Breakpoint:
-    """Stop when a function of the executed node says so."""
+    """Stop when a function of the executed node returns True."""
     return Breakpoint(text, predicate)

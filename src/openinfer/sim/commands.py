@@ -1,4 +1,4 @@
-"""The commands of the debugger: their names, how to use them, and the lines they answer with."""
+"""The commands of the debugger: names, usage, and the lines of output."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -12,7 +12,7 @@ _MOST = 1_000_000_000
 class Line(NamedTuple):
     """A line of output. Styles: ``title``, ``current``, ``stop``, ``watch``, ``error``, ``text`` or none.
 
-    Lines of errors and text are meant to be read to their ends; others may be cut to the width of a window.
+    Lines with the style ``error`` or ``text`` are meant to be read in full; others may be cut to the width of a window.
     """
 
     text: str
@@ -20,12 +20,12 @@ class Line(NamedTuple):
 
 
 class RefusedError(Exception):
-    """A command that cannot be obeyed, and why, in one line."""
+    """A command that cannot be executed, with the reason on one line."""
 
 
 @dataclass(frozen=True)
 class Command:
-    """A command and how to use it."""
+    """A command and its usage."""
 
     name: str
     alias: str
@@ -58,7 +58,7 @@ COMMANDS = (
 
 
 def named(word: str) -> Command:
-    """The command that a word is the name, the letter or a clear beginning of.
+    """The command with this name or letter, or with a name that uniquely starts with it.
 
     >>> named("cont").name, named("n").name
     ('continue', 'next')
@@ -76,7 +76,7 @@ def named(word: str) -> Command:
 
 
 def help_lines(word: str) -> list[Line]:
-    """All commands, or one."""
+    """Help for one command, or for all of them."""
     shown = (named(word),) if word else COMMANDS
     heads = [f"{one.name} {one.usage}".strip() for one in shown]
     width = max(map(len, heads))
@@ -87,12 +87,12 @@ def help_lines(word: str) -> list[Line]:
 
 
 def error_lines(error: OpenInferError) -> list[Line]:
-    """An error with its place and advice."""
+    """An error with its place and advice, as lines."""
     return [Line(text, "error") for text in str(error).split("\n")]
 
 
 def positive(argument: str, default: int) -> int:
-    """The number behind a command."""
+    """The positive number given to a command."""
     if not argument:
         return default
     if not (argument.isascii() and argument.isdecimal()) or not 0 < int(argument[:12]) <= _MOST:

@@ -1,7 +1,7 @@
-"""Where two runs part: the first event of two traces that differs, and by how much.
+"""Compares two runs: the first event at which their traces differ, and by how much.
 
-Traces are the documents that ``Executor.trace`` gives, read back from JSON; they may come from anywhere. Tasks are
-compared each with its namesake, so that two schedules of the same run are the same run. Times and uuids do not count.
+Traces are documents written by ``Executor.trace``, read back from JSON; they are untrusted. Tasks of the same name are
+compared with each other, so that two schedules of a run count as the same run. Times and uuids are ignored.
 """
 
 from collections import defaultdict
@@ -25,7 +25,7 @@ _NUMBERS = ("min", "max", "mean")
 
 @dataclass(frozen=True)
 class TensorFacts:
-    """What a trace says about an operand or a result; values are known for results only."""
+    """What a trace records about an operand or a result; only results have values."""
 
     name: str
     dtype: str | None
@@ -36,13 +36,13 @@ class TensorFacts:
 
     @property
     def type_text(self) -> str:
-        """Dtype and shape, as diagnostics write them."""
+        """Dtype and shape, as in diagnostics."""
         return f"{self.dtype or '?'}{'?' if self.shape is None else list(self.shape)}"
 
 
 @dataclass(frozen=True)
 class TraceEvent:
-    """An executed node, as far as two of them can be compared."""
+    """An executed node, with what can be compared."""
 
     position: int
     node_index: int
@@ -58,11 +58,11 @@ class TraceEvent:
     inputs: tuple[TensorFacts, ...] | None = None
     outputs: tuple[TensorFacts, ...] | None = None
     absent: str | None = None
-    """Why the values it has written are not known: generated code does not keep all of them."""
+    """Why the values it wrote are unknown: generated code does not keep all of them."""
 
     @property
     def title(self) -> str:
-        """The node, for people."""
+        """A description of the node, for people."""
         name = f"op {self.op_name!r}" if self.op_name else self.kind
         at = "".join(f", {index}={value}" for index, value in self.indices.items())
         return f"node {self.node_index} ({name} in block {self.block_name!r}{at})"
@@ -72,7 +72,7 @@ Tensors = tuple[TensorFacts, ...] | None
 
 
 def read_trace(text: str | bytes, name: str) -> list[TraceEvent]:
-    """The events of a JSON trace; anything else is an error that says what is wrong and where."""
+    """Read the events of a JSON trace; errors point to the place in the document."""
     document = load_document(text, name)
     if isinstance(document.value, dict) and "traceEvents" in document.value:
         document.fail("this trace is for a viewer and cannot be compared", "write it with --format json")
@@ -101,7 +101,7 @@ def _event(item: Cursor, position: int) -> TraceEvent:
 
 
 def _parts(item: Cursor, *required: str) -> dict[str, Cursor]:
-    """An object that has these keys; others, which later versions may add, do no harm."""
+    """The members of an object that has the required keys; others, which later versions may add, are ignored."""
     if not isinstance(item.value, dict):
         item.fail(f"expected an object, found a {type(item.value).__name__}")
     for key in required:
@@ -111,7 +111,7 @@ def _parts(item: Cursor, *required: str) -> dict[str, Cursor]:
 
 
 def _attr(item: Cursor) -> Any:
-    """The value of a parameter: a number, a word, or lists of them that are not deep."""
+    """The value of a parameter: a number, a word, or shallowly nested lists of them."""
     if isinstance(item.value, dict) or item.depth > _DEEPEST:
         item.fail("this is not the value of a parameter")
     return tuple(_attr(cell) for cell in item.items()) if isinstance(item.value, list) else item.value
@@ -143,7 +143,7 @@ def _tensor(item: Cursor) -> TensorFacts:
 
 @dataclass(frozen=True)
 class Deviation:
-    """One thing that differs: its name, and what it is in the one and in the other trace."""
+    """A single deviation: its name, and the values in the two traces."""
 
     name: str
     one: Any
@@ -165,7 +165,7 @@ class Deviation:
 
 @dataclass(frozen=True)
 class Difference:
-    """The first event that differs; one of the two is None where its run has already ended."""
+    """The first event that differs; one side is None if that run has already ended."""
 
     what: What
     one: TraceEvent | None
@@ -174,7 +174,7 @@ class Difference:
 
     @property
     def event(self) -> TraceEvent:
-        """The event of the first trace, or else that of the second."""
+        """The event of the first trace or, if there is none, of the second."""
         found = self.one or self.other
         assert found is not None
         return found
@@ -197,14 +197,14 @@ class Difference:
 
 @dataclass(frozen=True)
 class TraceComparison:
-    """What came out: the first difference or None, and what the traces could be compared by."""
+    """The result of a comparison: the first difference, if any, and what could be compared."""
 
     difference: Difference | None
     events: tuple[int, int]
     with_values: bool
-    """Whether both traces hold values; traces of level basic do not."""
+    """Whether both traces contain values; traces of level basic do not."""
     absent: tuple[TraceEvent, ...] = ()
-    """Events up to there whose values one of the traces says it does not have."""
+    """Events before the difference whose values are missing from one of the traces."""
 
     def facts(self) -> dict[str, Any]:
         """The comparison as plain values."""
@@ -220,12 +220,12 @@ class TraceComparison:
 
 
 def compare(one: Sequence[TraceEvent], other: Sequence[TraceEvent], tolerance: float = 0.0) -> TraceComparison:
-    """Find the first event where two runs part.
+    """Find the first event at which two runs differ.
 
-    Without a tolerance, values are the same when all their bits are. With one, when they hold as many NaNs and
-    infinities, and each number that the traces keep of them (minimum, maximum, mean, samples) differs by at most
-    ``tolerance * max(1, |a|, |b|)``. Values that a trace says it does not have are no difference: what comes of them
-    is compared at the nodes that read them.
+    Without a tolerance, values are equal if all their bits are. With one, they are equal if they contain the same
+    number of NaNs and infinities, and each number recorded for them (minimum, maximum, mean, samples) differs by at
+    most ``tolerance * max(1, |a|, |b|)``. Values that a trace marks as missing are not a difference: their effects are
+    compared at the nodes that read them.
     """
     with_values = _has_values(one) and _has_values(other)
     difference = None
@@ -245,7 +245,7 @@ def _has_values(events: Sequence[TraceEvent]) -> bool:
 def _pairs(
     one: Sequence[TraceEvent], other: Sequence[TraceEvent]
 ) -> Iterator[tuple[TraceEvent | None, TraceEvent | None]]:
-    """Events that belong together: the n-th of a task with the n-th of its namesake, in the order of the first."""
+    """Matching events, in the order of the first trace: the n-th ones of tasks of the same name."""
     tasks: dict[str, list[TraceEvent]] = defaultdict(list)
     for event in other:
         tasks[event.thread].append(event)
@@ -299,7 +299,7 @@ def _types(one: TraceEvent, other: TraceEvent) -> Iterator[Deviation]:
 
 
 def _known_to_both(one: TraceEvent, other: TraceEvent) -> tuple[Tensors, Tensors]:
-    """The results of two events; where one says that it does not have all of its own, those that both have."""
+    """The results of two events; if either lacks some of its own, only the results that both have."""
     mine, theirs = one.outputs, other.outputs
     if mine is None or theirs is None or (one.absent is None and other.absent is None):
         return mine, theirs
@@ -327,7 +327,7 @@ def _statistics(left: TensorFacts, right: TensorFacts) -> Iterator[Deviation]:
 
 
 def _samples(left: TensorFacts, right: TensorFacts) -> Iterator[Deviation]:
-    """The sample that differs most. Two samples of the same shape are of the same elements."""
+    """The sample that differs most. Samples of the same shape are taken from the same elements."""
     pairs = zip(left.sample, right.sample, strict=False)
     found = [
         _deviation(f"{left.name} sample {position}", mine, theirs)

@@ -1,6 +1,6 @@
-"""A device under observation: every node is computed on the CPU too, from the same operands, and compared.
+"""Checks a device: every node is also computed on the CPU, from the same operands, and compared.
 
-What one node gets wrong so never shows at another: each is held to what its own op promises.
+An error in one node therefore never shows up at another: each node is held to the contract of its own op.
 """
 
 from collections.abc import Sequence
@@ -13,28 +13,28 @@ from openinfer.sim.backend import Backend, NodeKernel
 
 
 class ComparedBackend:
-    """A backend whose results are compared with the reference; a difference is error E808 at the node."""
+    """A backend whose results are compared with the reference; a difference raises E808 at the node."""
 
     def __init__(self, device: Backend) -> None:
         self._device = device
         self.kernels = 0
-        """How many kernels have run, and were right."""
+        """The number of kernels that have run and were correct."""
 
     @property
     def is_flushing(self) -> bool:
-        """As the device."""
+        """As for the device."""
         return self._device.is_flushing
 
     def kernel(self, record: OpRecord, call: Call, stored: Sequence[DType | None]) -> NodeKernel:
-        """The device's kernel and the reference."""
+        """The device's kernel together with the reference."""
         return _ComparedKernel(self, self._device.kernel(record, call, stored), Contract(record, call, stored))
 
     def prepare(self, kernels: Sequence[NodeKernel]) -> Sequence[OpError | None]:
-        """As the device."""
+        """As for the device."""
         return self._device.prepare([one.own for one in kernels if isinstance(one, _ComparedKernel)])
 
     def taken(self) -> int | None:
-        """As the device says."""
+        """As for the device."""
         return self._device.taken()
 
 
@@ -46,7 +46,7 @@ class _ComparedKernel:
         self._contract = contract
 
     def __call__(self, arrays: Sequence[Array | None], /) -> tuple[Array, ...]:
-        results = self.own(arrays)  # what has no result on the device is asked of the reference there
+        results = self.own(arrays)  # if there is no result, the device's kernel asks the reference why
         try:
             found = self._contract.disagreement(arrays, results, is_flushed=self._backend.is_flushing)
         except OpError as error:

@@ -1,4 +1,4 @@
-"""A debugger for graphs: commands in, lines of text out. Knows nothing of terminals; the command line gives it one."""
+"""A debugger for graphs: commands in, lines of text out. Knows no terminals; the command line provides one."""
 
 from collections.abc import Callable
 from typing import Any
@@ -29,16 +29,16 @@ from openinfer.sim.stops import Stops, parsed_access
 from openinfer.sim.views import ExecutionPoint, require_editable
 
 ValueReader = Callable[[BoundVar, str, Shape], Any]
-"""What makes a value of a text that is neither a number nor a list, such as ``@x.npy``."""
+"""Creates a value from a text that is neither a number nor a list, such as ``@x.npy``."""
 PROMPT = "(step) "
 _RECENT = 20
 
 
 class Debugger:
-    """Steps through a graph as commands say.
+    """Steps through a graph by commands.
 
-    ``inputs`` gives what to insert before each step, counted from 0. ``state`` is what persistent memory begins with,
-    from ``Executor.save_state``. ``values`` makes values of the texts behind ``edit`` that are neither numbers nor
+    ``inputs`` gives the values to insert before each step, counted from 0. ``state`` is the initial persistent memory,
+    from ``Executor.save_state``. ``values`` creates values from arguments of ``edit`` that are neither numbers nor
     lists.
 
     >>> from openinfer.lang import graph
@@ -70,9 +70,9 @@ class Debugger:
         self._watched: dict[str, Array | None] = {}
         self._last = ""
         self.is_over = False
-        """Whether ``quit`` has been said."""
+        """Whether ``quit`` has been executed."""
         self.failures = 0
-        """How many commands could not be obeyed, or ended in an error."""
+        """The number of commands that were refused or ended in an error."""
         self._actions = self._bound_actions()
 
     def _bound_actions(self) -> dict[str, Callable[[str], list[Line]]]:
@@ -102,12 +102,12 @@ class Debugger:
     # --- commands in, lines out -----------------------------------------------------------------------------------
 
     def start(self) -> list[Line]:
-        """Insert the inputs of the first step and show where execution begins."""
+        """Insert the inputs of the first step, and show where execution starts."""
         self._stepper.restart()
         return [*self._screen.welcome(), *self._screen.here()]
 
     def execute(self, line: str) -> list[Line]:
-        """Obey a command; an empty line repeats the last one. What is wrong with it is said in a line."""
+        """Execute a command; an empty line repeats the last one. Errors are returned as lines."""
         text = line.strip() or self._last
         word, _, argument = text.partition(" ")
         try:
@@ -133,14 +133,14 @@ class Debugger:
         return self._actions[command.name](argument)
 
     def interrupt(self) -> None:
-        """For the handler of Ctrl-C: halt after the node that is running; a second time, give the step up.
+        """Handle Ctrl-C: halt after the running node or, the second time, cancel the step.
 
-        When nothing runs, or to give the step up, this raises ``KeyboardInterrupt``.
+        Raises ``KeyboardInterrupt`` if nothing is running, or to cancel the step.
         """
         self._stepper.interrupt()
 
     def completions(self, text: str, line: str) -> list[str]:
-        """What the word that a line ends with can become: a command in front, a variable behind one."""
+        """Completions of the last word of a line: command names for the first word, variables after it."""
         known = self._bound.vars if line.lstrip().partition(" ")[1] else [command.name for command in COMMANDS]
         return [name for name in known if name.startswith(text)]
 
@@ -166,7 +166,7 @@ class Debugger:
         return [*self._outcome(halt), *self._watches(), *self._screen.here()]
 
     def _outcome(self, halt: Halt) -> list[Line]:
-        """What a run did and why it halted."""
+        """What a run did, and why it halted."""
         lines = [*self._screen.results(halt), *self._screen.end(halt)]
         not_happened = f"{self._screen.step_text()} has not happened"
         if halt.error is not None:
@@ -241,7 +241,7 @@ class Debugger:
         return [Line(f"watched: {', '.join(self._watched) or 'nothing'}", "watch")]
 
     def _watches(self) -> list[Line]:
-        """What is watched, and how it differs from the last time it was shown."""
+        """The watched values, and how they differ from the last time they were shown."""
         place, lines = self._executor.place, []
         for text, before in self._watched.items():
             access = parsed_access(text)

@@ -1,4 +1,4 @@
-"""New values for variables, or parts of them, of a step that is suspended."""
+"""Edits variables, or parts of them, in a suspended step."""
 
 import json
 import re
@@ -12,11 +12,11 @@ from openinfer.sim.commands import RefusedError
 from openinfer.sim.views import ExecutionPoint
 
 _WORDS = {"nan": "NaN", "-nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
-"""What JSON would call these numbers."""
+"""The spellings of these numbers for Python's JSON parser."""
 
 
 def number_or_list(text: str) -> Any:
-    """A number, or a list of numbers, as people write them; None for anything else.
+    """A number or a list of numbers, as people write them; None for anything else.
 
     >>> number_or_list("[1, -inf]"), number_or_list("@x.npy")
     ([1, -inf], None)
@@ -29,7 +29,7 @@ def number_or_list(text: str) -> Any:
 
 
 def refused_value(text: str) -> RefusedError:
-    """The error about a text that is no value."""
+    """The error for a text that is not a value."""
     return RefusedError(f"{text!r:.60} is neither a number nor a list of numbers")
 
 
@@ -38,7 +38,7 @@ def _refused(text: str) -> Any:
 
 
 def edited_array(place: ExecutionPoint, access: Access, variable: BoundVar, given: Any) -> Array:
-    """The array that a variable gets: all of it new, or a part."""
+    """The new array of a variable that is edited, in whole or in part."""
     old = place.read(Access(access.base))
     part = place.read(access)
     value = accepted_array(access.base, given, variable.dtype)

@@ -42,9 +42,13 @@ _MOST_NAMED = 12
 
 
 class Executor:
-    """One instance of a graph with its memory. Made by ``Simulator.make_executor``.
+    """A graph that is ready to run, with its own memory. Created by ``Simulator.make_executor``.
 
-    An executor runs one call at a time: a second one, from another thread, is error E413. Several run side by side.
+    Give inputs with ``insert``, run with ``run_step`` and read variables with ``fetch``, or call the executor to do all
+    three. Node by node, use ``iterate`` or ``run_until``. A step that fails leaves everything as it was before.
+
+    An executor runs one call at a time: a second one, from another thread, raises error E413. Separate executors can
+    run concurrently.
     """
 
     def __init__(
@@ -74,7 +78,7 @@ class Executor:
         return f"<Executor: {interface(self.bound)}{', in a step' * self.is_suspended}>"
 
     def _repr_html_(self) -> str:
-        """What notebooks show."""
+        """The representation in notebooks."""
         from openinfer.sim.inspection import executor_html
 
         return executor_html(self.bound, self.place, is_suspended=self.is_suspended)
@@ -82,9 +86,9 @@ class Executor:
     # --- inputs and results ---------------------------------------------------------------------------------------
 
     def insert(self, values: Mapping[str, Any] | None = None, /, **named: Any) -> None:
-        """Give inputs for the next step: ``insert(x=array)`` or ``insert({"x": array})``.
+        """Insert inputs for the next step: ``insert(x=array)`` or ``insert({"x": array})``.
 
-        Lists and scalars convert with range checks; arrays convert only where no value changes.
+        Lists and scalars are converted with range checks; arrays are converted only if no value changes.
         """
         with self._calls.claim():
             self._insert(inputs_by_name(self.bound, values, named))
@@ -95,9 +99,9 @@ class Executor:
         self._memory.insert(values)
 
     def __call__(self, values: Mapping[str, Any] | None = None, /, **named: Any) -> Array | Outputs:
-        """Insert, run one step and fetch what the graph returns: ``y = executor(x=array)``.
+        """Insert inputs, run one step and return the outputs: ``y = executor(x=array)``.
 
-        One output is an array. Several are a tuple in the order of ``return``, whose values also have their names:
+        A single output is an array. Several are a tuple in the order of ``return``, which can also be indexed by name:
         ``y, state = executor(x=array)`` or ``executor(x=array)["y"]``.
         """
         with self._calls.claim():
@@ -112,7 +116,7 @@ class Executor:
     @overload
     def fetch(self, *names: str) -> tuple[Array, ...]: ...
     def fetch(self, *names: str) -> Array | tuple[Array, ...]:
-        """A copy of a variable as a NumPy array; several names give a tuple.
+        """Copy a variable to a NumPy array; several names give a tuple.
 
         A dtype after a single name is checked: ``fetch("y", "f32")``.
         """
@@ -129,14 +133,14 @@ class Executor:
         return found[0] if len(found) == 1 else found
 
     def fetch_view(self, name: str) -> Array:
-        """A variable as a read-only array that shares its memory, and keeps it; a table is copied."""
+        """A variable as a read-only array that shares its memory and keeps it alive; a table is copied."""
         with self._calls.claim():
             view = self._array(name).view()
         view.flags.writeable = False
         return view
 
     def fetch_tensor(self, name: str) -> Tensor:
-        """A variable as a ``Tensor``, packed where its dtype is."""
+        """A variable as a ``Tensor``, packed if its dtype is."""
         with self._calls.claim():
             return Tensor.from_numpy(self._array(name).copy(), self.bound.vars[name].dtype)
 
@@ -154,7 +158,7 @@ class Executor:
             raise ExecutionError(Diagnostic(Code.UNKNOWN_VARIABLE, f"there is no variable {name!r}", None, advice))
 
     def _array(self, name: str, values: "Values | Overlay | None" = None) -> Array:
-        """A variable as a task sees it through its values; without them, as entry does."""
+        """The array of a variable in a task's values; without them, as seen by entry."""
         self._require_variable(name)
         variable = self.bound.vars[name]
         if variable.is_table:
@@ -172,7 +176,7 @@ class Executor:
     # --- running --------------------------------------------------------------------------------------------------
 
     def run_step(self) -> None:
-        """Run one step, or what is left of the one that was suspended. If it fails, it has not happened."""
+        """Run one step, or the rest of a suspended one. A step that fails has no effect."""
         with self._calls.claim():
             self._run()
 
@@ -195,7 +199,7 @@ class Executor:
         self.run_step()
 
     def begin_step(self) -> None:
-        """Begin a step and suspend it before its first node; one that has begun already stays where it is."""
+        """Begin a step, suspended before its first node; no effect if a step has already begun."""
         with self._calls.claim():
             self._running()
 
@@ -210,7 +214,7 @@ class Executor:
         return self._step
 
     def _forget_temporaries(self) -> None:
-        """Temporaries do not outlive their step; keeping the last ones beside the new ones would double the memory."""
+        """Drop temporaries of the last step, since keeping them next to the new ones would double the memory."""
         kept = {key: value for key, value in self._values.items() if not self._is_temporary(key)}
         self._values = Values(self._memory, self._values.sizes, kept)
 
@@ -221,7 +225,7 @@ class Executor:
         return Recorder(self.bound, self._recording)
 
     def _finish(self, step: RunningStep) -> None:
-        """A step whose nodes have all been executed has happened, unless its trace cannot be written."""
+        """Commit a step whose nodes have all been executed, unless its trace cannot be written."""
         step.join_sizes()
         if self._recording.path is not None:
             with atomic_file(self._recording.path) as sink:
@@ -230,7 +234,7 @@ class Executor:
         self._leave(step)
 
     def _settle(self) -> None:
-        """After an error or interruption: a step that was about to become real does so, any other has not happened."""
+        """After an error or interrupt: finish committing a step that had started to commit, and roll back any other."""
         step = self._step
         if step is None:
             return
@@ -248,9 +252,9 @@ class Executor:
         step.let_go()
 
     def iterate(self) -> "Iterator[NodeView]":
-        """Run node by node: each turn of the loop comes after a node has been executed.
+        """Run node by node: each iteration follows the execution of a node.
 
-        Leaving the loop early suspends the step; ``iterate`` or ``run_step`` go on with it.
+        Leaving the loop early suspends the step; ``iterate`` or ``run_step`` continue it.
         """
         with self._calls.claim():
             step = self._running()
@@ -274,7 +278,7 @@ class Executor:
     def _advance(self, step: RunningStep) -> "NodeView":
         choose = self._scheduler if callable(self._scheduler) else sequential
         if step.recorder is None:
-            step.recorder = self._new_recorder()  # keeps no trace, but knows the event of this node
+            step.recorder = self._new_recorder()  # keeps no trace, but provides the event of this node
         writes: tuple[Write, ...] = ()
 
         def look(task: Task) -> None:
@@ -290,7 +294,7 @@ class Executor:
         return NodeView(self, task, writes)
 
     def run_until(self, *breakpoints: Breakpoint) -> "NodeView | None":
-        """Go on until one of the breakpoints says stop: the node it stopped after, or None at the end of the step."""
+        """Run until a breakpoint is met. Returns the node it stopped after, or None at the end of the step."""
         for given in breakpoints:
             self._require_breakpoint(given)
         for node in self.iterate():
@@ -315,12 +319,12 @@ class Executor:
 
     @property
     def next_node(self) -> Node | None:
-        """The node that a suspended step, or the next one, executes next; None when all have been executed."""
+        """The node that the suspended step, or the next step, executes next; None if none is left."""
         return self.place.node
 
     @property
     def place(self) -> ExecutionPoint:
-        """Where a suspended step stands, when tasks run one after the other; or what the next step begins with."""
+        """The execution point of a suspended step, if tasks run in sequence, or of the next step."""
         with self._calls.claim():
             if self._step is None:
                 inputs, tables = self._memory.inputs, self._memory.tables
@@ -330,12 +334,12 @@ class Executor:
             return inside(self._step.upcoming() or self._step.entry)
 
     def cancel(self) -> None:
-        """Give up a suspended step, as if it had not begun."""
+        """Cancel a suspended step, as if it had not begun."""
         with self._calls.claim():
             self._settle()
 
     def interrupt(self) -> None:
-        """Stop a running step at its next node; from another thread or a signal handler. The step has then not run."""
+        """Stop a running step at its next node, from another thread or a signal handler. The step has no effect."""
         step = self._step
         if step is not None:
             step.interrupted = True
@@ -344,13 +348,13 @@ class Executor:
 
     @property
     def events(self) -> list[Event]:
-        """What the last step did, or the suspended one has done so far."""
+        """The events of the last step, or of the suspended one so far."""
         recorder = self._step.recorder if self._step is not None else self._recorder
         return recorder.events if recorder is not None else []
 
     @property
     def dropped_events(self) -> int:
-        """How many events of the last step were not kept, because a trace has a limit."""
+        """The number of events of the last step beyond the limit of a trace, which were dropped."""
         recorder = self._step.recorder if self._step is not None else self._recorder
         return recorder.dropped if recorder is not None else 0
 
@@ -361,7 +365,7 @@ class Executor:
     # --- state ----------------------------------------------------------------------------------------------------
 
     def reset(self) -> None:
-        """Put persistent memory back to its initial values and forget inserted inputs; a suspended step is given up."""
+        """Reset persistent memory to its initial values and drop inserted inputs; a suspended step is cancelled."""
         with self._calls.claim():
             self._settle()
             self._memory.reset()
@@ -369,7 +373,7 @@ class Executor:
             self._values = self._fresh_values()
 
     def save_state(self, path: str | os.PathLike[str] | None = None) -> bytes | None:
-        """Persistent memory as a model file: its bytes, or written to a path."""
+        """Save persistent memory as a model file: return its bytes, or write it to a path."""
         with self._calls.claim():
             self._require_between_steps("saved")
             if path is None:
@@ -378,7 +382,7 @@ class Executor:
         return None
 
     def load_state(self, state: "bytes | bytearray | str | os.PathLike[str]") -> None:
-        """Put back what ``save_state`` saved, from its bytes or its path; a state that does not fit changes nothing."""
+        """Restore what ``save_state`` saved, from bytes or a path; a state that does not fit changes nothing."""
         with self._calls.claim():
             self._require_between_steps("loaded")
             before = self._memory.tables
@@ -394,11 +398,11 @@ class Executor:
 
 
 class NodeView:
-    """A node that has just been executed, and the variables as its task sees them after it."""
+    """A node that has just been executed, and the variables as its task sees them afterwards."""
 
     def __init__(self, executor: Executor, task: Task, writes: tuple[Write, ...]) -> None:
         self._executor = executor
-        self._strand = task
+        self._task = task
         self._writes = writes
         assert task.step.recorder is not None
         self.event: Event = task.step.recorder.last
@@ -411,16 +415,16 @@ class NodeView:
 
     @property
     def results(self) -> tuple[tuple[str, Array], ...]:
-        """What the node wrote: variables and the values given to them or to a part of them. Not to be changed."""
+        """What the node wrote: variables, with the values written to them or to a part. Do not modify these."""
         with self._executor._calls.claim():
-            found = [(write.access.base, write.after(self._strand)) for write in self._writes]
+            found = [(write.access.base, write.after(self._task)) for write in self._writes]
         return tuple((name, value) for name, value in found if value is not None)
 
     def changed(self, name: str) -> bool:
-        """Whether the node left another value in a variable than it found there."""
+        """Whether the node changed the value of a variable."""
         self._executor._require_variable(name)
         with self._executor._calls.claim():
-            return any(write.is_change(self._strand) for write in self._writes if write.access.base == name)
+            return any(write.is_change(self._task) for write in self._writes if write.access.base == name)
 
     @overload
     def fetch(self, name: str, /) -> Array: ...
@@ -429,26 +433,26 @@ class NodeView:
     @overload
     def fetch(self, *names: str) -> tuple[Array, ...]: ...
     def fetch(self, *names: str) -> Array | tuple[Array, ...]:
-        """Variables as ``Executor.fetch`` gives them, at this moment."""
+        """The current variables, as ``Executor.fetch`` returns them."""
         with self._executor._calls.claim():
-            return self._executor._copies(names, self._strand.values)
+            return self._executor._copies(names, self._task.values)
 
     def peek(self, name: str) -> Array | None:
-        """A variable, or None where it has no value yet or is no single value. Not to be changed."""
+        """A variable; None if it has no value yet or is not a single value. Do not modify it."""
         with self._executor._calls.claim():
             try:
-                return self._executor._array(name, self._strand.values)
+                return self._executor._array(name, self._task.values)
             except ExecutionError:
                 return None
 
     def read(self, access: Access | str) -> Array:
-        """A variable or a part of it (``h[0]``, ``K[l, step]``) at the loop indices of the node. Not to be changed."""
-        task = self._strand
+        """A variable or part of it (``h[0]``, ``K[l, step]``) at the loop indices of the node. Do not modify it."""
+        task = self._task
         variables = Variables(self._executor.bound, task.values, task.tables, self.event.indices, {})
         with self._executor._calls.claim():
             return reported(lambda: variables.read(parsed(access)))
 
     def set(self, name: str, value: Any) -> None:
-        """Give a volatile variable another value; the step goes on with it."""
+        """Set a volatile variable; the step continues with the new value."""
         with self._executor._calls.claim():
-            edit(self._strand, name, value)
+            edit(self._task, name, value)

@@ -11,13 +11,13 @@ from openinfer.ops import Array, OpError
 from openinfer.tensor import MAX_BYTES
 
 Selector = int | tuple[int, int]
-"""One index, or a half-open range of them."""
+"""A single index, or a half-open range."""
 Region = tuple[int | slice, ...]
 
 
 @dataclass(frozen=True)
 class _Undo:
-    """How to take back one change: values of a region, or (with no region) the whole storage as it was."""
+    """Reverts one change: the values of a region, or (without a region) the whole storage before it."""
 
     data: Array
     extents: tuple[int, ...]
@@ -25,15 +25,15 @@ class _Undo:
 
 
 def filled(fill: Array, shape: Sequence[int]) -> Array:
-    """Unwritten cells."""
+    """An array of unwritten cells."""
     if prod(extent or 1 for extent in shape) * fill.itemsize > MAX_BYTES:  # a zero extent does not hide the others
         raise OpError(Code.OUT_OF_MEMORY, f"a table of the shape {list(shape)} is larger than any machine can hold")
-    is_zero = not any(fill.tobytes())  # by its bits: -0.0 is another zero
+    is_zero = not any(fill.tobytes())  # compares bits, since -0.0 is not all zeros
     return np.zeros(shape, fill.dtype) if is_zero else np.full(shape, fill, fill.dtype)
 
 
 class GrowableArray:
-    """A dense array that grows along its first axes. What was never written reads as the fill value.
+    """A dense array that grows along its first axes. Cells never written read as the fill value.
 
     Growing beyond ``bounds`` is an error. ``rollback`` reverts the changes since ``begin``.
 
@@ -65,13 +65,13 @@ class GrowableArray:
 
     @property
     def data(self) -> Array:
-        """Everything up to the extents, as a view."""
+        """Everything within the extents, as a view."""
         return self._data[tuple(slice(extent) for extent in self.extents)]
 
     # --- reading and writing --------------------------------------------------------------------------------------
 
     def read(self, selectors: Sequence[Selector]) -> Array:
-        """A copy of what the selectors choose; beyond the extents there is the fill value."""
+        """Copy the selected cells; those beyond the extents read as the fill value."""
         inside = all(
             (one < extent) if isinstance(one, int) else one[1] <= extent
             for one, extent in zip(selectors, self.extents, strict=True)
@@ -91,7 +91,7 @@ class GrowableArray:
         return found
 
     def write(self, selectors: Sequence[Selector], value: Array) -> None:
-        """Put values where the selectors say, growing as needed."""
+        """Write values to the selected cells, growing as needed."""
         reach = [one + 1 if isinstance(one, int) else one[1] for one in selectors]
         for axis, (end, bound) in enumerate(zip(reach, self._bounds, strict=True)):
             if bound is not None and end > bound:
@@ -119,7 +119,7 @@ class GrowableArray:
         self._data = grown
 
     def reset(self, selectors: Sequence[Selector]) -> None:
-        """Back to the fill value: everything under a prefix of indices; no indices reset the extents too."""
+        """Reset everything under a prefix of indices to the fill value; an empty prefix also resets the extents."""
         if not selectors:
             self._remember(None)
             self.extents = self._start
@@ -131,10 +131,10 @@ class GrowableArray:
             self._remember(region)
             self._data[region] = self._fill
 
-    # --- taking back ----------------------------------------------------------------------------------------------
+    # --- rollback -------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Changes from here on can be rolled back."""
+        """Start recording changes for ``rollback``."""
         self._log.clear()
         self._logged = 0
         self._has_snapshot = False
@@ -143,7 +143,7 @@ class GrowableArray:
         if self._has_snapshot:
             return
         if region is None:
-            # The storage is about to be replaced; it stays as it is and belongs to the log.
+            # The storage is about to be replaced; the old one stays unchanged and belongs to the log.
             self._log.append(_Undo(self._data, self.extents))
             return
         old = self._data[region].copy()
@@ -153,7 +153,7 @@ class GrowableArray:
             self._snapshot()
 
     def _snapshot(self) -> None:
-        """Many small changes cost more than a copy of the storage as it was: keep that instead."""
+        """Replace the log of many small changes, which costs more, by a copy of the original storage."""
         data, extents = self._undone(self._data.copy(), self.extents)
         self._log = [_Undo(data, extents)]
         self._has_snapshot = True
@@ -168,12 +168,12 @@ class GrowableArray:
         return data, extents
 
     def rollback(self) -> None:
-        """Take back everything since ``begin``."""
+        """Revert everything since ``begin``."""
         self._data, self.extents = self._undone(self._data, self.extents)
         self.begin()
 
     def restore(self, data: Array) -> None:
-        """Replace everything by saved values."""
+        """Replace everything with saved values."""
         self.extents = data.shape[: len(self._start)]
         self._data = data.copy()
         self.begin()

@@ -1,4 +1,4 @@
-"""Variables as lines of text: types, previews, statistics, and what is different from before."""
+"""Variables as lines of text: types, previews, statistics, and changes."""
 
 from itertools import islice
 
@@ -18,12 +18,12 @@ COLUMNS = 8
 
 
 def brief(variable: BoundVar, value: Array) -> str:
-    """A value in a few words: ``f32[2] [1, 2]``."""
+    """A value in brief: ``f32[2] [1, 2]``."""
     return f"{TensorType(variable.dtype, value.shape)} {format_truncated(value)}"
 
 
 def described(variable: BoundVar, value: Array) -> list[str]:
-    """A value in full: type and kind, elements row by row as far as they fit, statistics."""
+    """A value in full: type and kind, as many rows of elements as fit, statistics."""
     kind = "temporary" if variable.is_temporary else variable.kind.value
     lines = [f"{TensorType(variable.dtype, value.shape)}, {kind}", *_rows(value)]
     return [*lines, numbers(value)] if value.size > 1 else lines
@@ -42,7 +42,7 @@ def _rows(value: Array) -> list[str]:
 
 
 def numbers(value: Array) -> str:
-    """Minimum, maximum and mean, and how many elements are not finite."""
+    """Minimum, maximum and mean, and the number of elements that are not finite."""
     found = statistics(value)
     if found["min"] is None and not found["nan"]:
         return "  no elements"
@@ -55,7 +55,7 @@ def _number(value: float | str | None) -> str:
 
 
 def difference(before: Array | None, after: Array) -> str:
-    """What has changed from one value to the other."""
+    """How a value has changed, in words."""
     if before is None:
         return "new"
     if before.shape != after.shape:
@@ -74,7 +74,7 @@ def difference(before: Array | None, after: Array) -> str:
 
 
 def overview(place: ExecutionPoint, variable: BoundVar) -> str:
-    """A variable in one line, without loading weights or computing unused values."""
+    """A variable on one line, without loading weights or computing unused values."""
     name, origin = variable.name, variable.origin
     if variable.is_table:
         shape = place.variables.tables[name].shape_of(())
@@ -90,7 +90,7 @@ def overview(place: ExecutionPoint, variable: BoundVar) -> str:
 
 
 def executor_html(bound: BoundGraph, place: ExecutionPoint, *, is_suspended: bool) -> str:
-    """An executor as notebooks show it: what goes in and out, and every variable, without loading any."""
+    """An executor for notebooks: its inputs and outputs, and all variables, without loading any."""
     rows = [
         (one.name, "temporary" if one.is_temporary else one.kind.value, overview(place, one))
         for one in bound.vars.values()

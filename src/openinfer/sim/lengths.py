@@ -1,4 +1,4 @@
-"""How long a part is that an op reads directly, as far as its text says so; generated code is compiled for that."""
+"""The lengths of slices that ops read directly, as far as the source states them; generated code relies on these."""
 
 from typing import TYPE_CHECKING
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 class StatedLengths:
-    """The lengths of one access. ``K[n..n+3]`` has three entries or fails: ends below zero count from the extent.
+    """The lengths of one access. ``K[n..n+3]`` has three entries or fails, since ends below zero count from the extent.
 
-    A length that only a run knows is at most the bound of its axis, where that has one.
+    A length known only at run time is at most the bound of its axis, if there is one.
     """
 
     def __init__(self, bound: BoundGraph, access: Access, variable: BoundVar) -> None:
@@ -29,8 +29,8 @@ class StatedLengths:
         self._stated: PartialShape | None = None
 
     def require(self, task: "Task", shape: Shape) -> None:
-        """Refuse a part of another shape than the text says."""
-        if self._stated is None:  # the loops around a node are the same whenever it runs
+        """Refuse a slice whose shape differs from what the source states."""
+        if self._stated is None:  # the enclosing loops of a node are the same whenever it runs
             self._stated = self._symbolic_shape(task)
         axes = sorted(enumerate(self._stated), key=lambda one: one[1] is not None and len(sizes_in(one[1])) > 1)
         for axis, stated in axes:
@@ -65,7 +65,7 @@ class StatedLengths:
 
 
 def _bounds(access: Access, variable: BoundVar) -> tuple[int | None, ...]:
-    """The most that the lengths of a part can be, in the order of its axes; a part of a tensor stays inside anyway."""
+    """The maximum lengths of a slice, by axis; slices of plain tensors cannot exceed the tensor."""
     decl = variable.decl
     if decl is None or not variable.is_table:
         return ()

@@ -1,4 +1,4 @@
-"""The source of a graph as a debugger shows it: lines, and where its nodes stand in them."""
+"""The source of a graph for a debugger: lines, and the positions of nodes in them."""
 
 from bisect import bisect_left
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from openinfer.lang.source import parse
 
 
 class Listing:
-    r"""Numbered lines: the source of a graph, or its canonical text where it was read from JSON or built by a program.
+    r"""Numbered lines: the source of a graph, or its canonical text if it comes from JSON or from a program.
 
     >>> from openinfer.lang import graph
     >>> listing = Listing(graph("volatile { y: f32; }\nblock entry {\n    op neg(y) >> y;\n    return;\n}"))
@@ -33,7 +33,7 @@ class Listing:
 
     @property
     def name(self) -> str:
-        """What the source is called."""
+        """The name of the source."""
         return printable(self._source.name)
 
     @property
@@ -42,24 +42,24 @@ class Listing:
         return self._source.text
 
     def line_of(self, index: int) -> int:
-        """The line on which a node begins, or that which it is a copy of."""
+        """The line where a node starts, or where the node that it is a copy of starts."""
         return self._lines[self._origins.get(index, index)]
 
     def copies_of(self, index: int) -> frozenset[int]:
-        """A node and all copies of it."""
+        """A node and all of its copies."""
         return frozenset((index, *(copy for copy, origin in self._origins.items() if origin == index)))
 
     def first_from(self, line: int) -> int | None:
-        """The first node of the first line, from a line on, on which nodes begin."""
+        """The first node that starts on this line or on the next line with a node; None if there is none."""
         at = bisect_left(self._starts, line)
         return self._first[self._starts[at]] if at < len(self._starts) else None
 
     def lines(self, first: int, last: int) -> list[tuple[int, str]]:
-        """Lines by number, both ends included, as far as there are any."""
+        """Lines by number, both ends included, clipped to the source."""
         numbers = range(max(1, first), min(last, self.count) + 1)
         return [(number, printable(self._source.line(number).replace("\t", "    "))) for number in numbers]
 
 
 def head(node: Node) -> str:
-    """A node in one line."""
+    """A node on one line."""
     return printable(node_head(node))

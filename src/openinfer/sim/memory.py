@@ -1,7 +1,7 @@
 """The four kinds of memory.
 
-Values are arrays that are never changed in place: a node that writes a variable gives it another array. So weights are
-never copied, a transfer is a reference, and a step that fails leaves only tables to be rolled back.
+Arrays are never modified in place: a node that writes a variable replaces its array. So weights are never copied, a
+transfer is a reference, and only tables need a rollback after a failed step.
 """
 
 from collections.abc import Mapping
@@ -21,11 +21,11 @@ from openinfer.sim.tables import TableStorage
 from openinfer.tensor import storage_bytes
 
 MemoryKey = str | tuple[str, str]
-"""A variable, or the entry of a prefix table by the name of its model tensor."""
+"""A variable, or the entry of a prefix table with the name of its model tensor."""
 
 
 def initial_array(dtype: DType, shape: Shape, value: Any) -> Array:
-    """An array whose elements all have an initial value; None is zero (all bits zero, so -1 for t1)."""
+    """An array filled with an initial value; None means zero (all bits zero, so -1 for t1)."""
     if storage_bytes(dtype, shape) is None:
         raise OpError(Code.OUT_OF_MEMORY, f"{dtype.name}{list(shape)} is larger than any machine can hold")
     if value is None:
@@ -34,7 +34,7 @@ def initial_array(dtype: DType, shape: Shape, value: Any) -> Array:
 
 
 class SessionMemory:
-    """What outlives a step: loaded weights, persistent values, tables, and inputs that wait for the next step."""
+    """Memory that outlives a step: loaded weights, persistent values, tables, and inputs for the next step."""
 
     def __init__(self, bound: BoundGraph) -> None:
         self._bound = bound
@@ -51,11 +51,11 @@ class SessionMemory:
         }
 
     def reset(self) -> None:
-        """Put persistent memory back to its initial values."""
+        """Reset persistent memory to its initial values."""
         self.persistent, self.tables = {}, self._new_tables()
 
     def restore(self, plain: dict[str, Array], tables: Mapping[str, Mapping[tuple[int, ...], Array]]) -> None:
-        """Replace persistent memory, all of it at once."""
+        """Replace all persistent memory at once."""
         fresh = self._new_tables()
         for name, grids in tables.items():
             fresh[name].restore(grids)
@@ -67,11 +67,11 @@ class SessionMemory:
         return initial_array(variable.dtype, (), value)
 
     def initial(self, name: str, sizes: StepSizes) -> Array:
-        """The value of a variable before any node has written it in this step."""
+        """The value of a variable before any node of this step writes it."""
         return self.persistent[name] if name in self.persistent else self.original(name, sizes)
 
     def original(self, name: str, sizes: StepSizes) -> Array:
-        """The value of a variable that nothing has ever written."""
+        """The value of a variable that has never been written."""
         variable = self._bound.vars[name]
         if isinstance(variable.origin, FromModel):
             return self.entry((name, variable.origin.name))
@@ -84,7 +84,7 @@ class SessionMemory:
         return self._base[name]
 
     def entry(self, key: tuple[str, str]) -> Array:
-        """A model entry for a variable, loaded on first use. Packed tensors stay packed and are unpacked every time."""
+        """A model entry for a variable, loaded on first use. Packed tensors stay packed; every use unpacks them."""
         found = self._base.get(key)
         if found is not None:
             return found
@@ -104,7 +104,7 @@ class SessionMemory:
         return found
 
     def is_packed(self, key: MemoryKey) -> bool:
-        """Whether this is a model tensor that stays packed, so that its elements belong to whoever reads them."""
+        """Whether this is a model tensor that stays packed, so that every reader gets its own elements."""
         origin = self._bound.vars[key].origin if isinstance(key, str) else FromModel(key[1])
         if not isinstance(origin, FromModel) or self._bound.model is None:
             return False
@@ -114,7 +114,7 @@ class SessionMemory:
     # --- inputs ---------------------------------------------------------------------------------------------------
 
     def insert(self, values: Mapping[str, Any]) -> None:
-        """Keep inputs for the next step; all of them or, when one is wrong, none."""
+        """Store inputs for the next step; if one is wrong, none are stored."""
         try:
             accepted = {name: accepted_input(self._bound, name, value) for name, value in values.items()}
         except MemoryError as error:
@@ -129,7 +129,7 @@ def _init(variable: BoundVar) -> Any:
 
 
 class Values(dict[MemoryKey, Array]):
-    """The variables of a running step. One that no node has written yet gets its initial value when it is read."""
+    """The variables of a running step. One that no node has written gets its initial value when it is first read."""
 
     def __init__(self, memory: SessionMemory, sizes: StepSizes, start: Mapping[MemoryKey, Array]) -> None:
         super().__init__()
@@ -144,12 +144,12 @@ class Values(dict[MemoryKey, Array]):
         return value
 
     def initial(self, key: MemoryKey, sizes: StepSizes) -> Array:
-        """The value before any node has written one."""
+        """The value before any node writes it."""
         return self._memory.entry(key) if isinstance(key, tuple) else self._memory.initial(key, sizes)
 
 
 class Overlay(dict[MemoryKey, Array]):
-    """What a consumer sees: its own copies of what it awaits, its own locals of blocks, and all other variables."""
+    """The variables as a consumer sees them: its own copies of what it awaits, its own block locals, and all others."""
 
     def __init__(self, values: Values, copies: Mapping[str, Array], local: frozenset[str]) -> None:
         super().__init__()
@@ -176,7 +176,7 @@ class Overlay(dict[MemoryKey, Array]):
 
 
 def evaluated_shape(variable: BoundVar, sizes: StepSizes) -> Shape | None:
-    """The shape of a variable now, or None while a size is unknown."""
+    """The current shape of a variable; None if a size is still unknown."""
     if variable.dims is None:
         return None
     try:

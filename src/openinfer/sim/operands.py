@@ -1,4 +1,4 @@
-"""Operands made ready: functions that read, write, reset or evaluate what an access or expression names."""
+"""Compiles operands to functions that read, write, reset or evaluate what an access or expression names."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -39,10 +39,10 @@ class CompiledOperands:
     # --- integers -------------------------------------------------------------------------------------------------
 
     def integer(self, expr: Expr) -> ReadInteger:
-        """The value of an index expression: loop indices, then scalar variables, then sizes."""
+        """Compile an index expression: names are loop indices, then scalar variables, then sizes."""
         if isinstance(expr, Num) and LEAST_INDEX <= expr.value <= MOST_INDEX:
             value = expr.value
-            return lambda _strand: value
+            return lambda _task: value
         if isinstance(expr, Ref) and not self._can_be_long(expr.name):
             return self._name(expr.name)
         found = {name: self._name(name) for name in names(expr)}
@@ -59,7 +59,7 @@ class CompiledOperands:
         return computed
 
     def _can_be_long(self, name: str) -> bool:
-        """Whether a scalar can have a value that no index has: those of u64 beyond 63 bits."""
+        """Whether a scalar may exceed the range of indices: a u64 of more than 63 bits."""
         variable = self._bound.vars.get(name)
         return variable is not None and variable.dtype.name == "u64"
 
@@ -91,11 +91,11 @@ class CompiledOperands:
     # --- reading --------------------------------------------------------------------------------------------------
 
     def reader(self, operand: Operand, dtype: DType | None = None) -> ReadArray:
-        """What reads an operand; ``dtype`` is that of a literal."""
+        """Compile a read of an operand; ``dtype`` is that of a literal."""
         if isinstance(operand, Literal):
             assert dtype is not None
             constant = initial_array(dtype, (), literal_value(operand, dtype))
-            return lambda _strand: constant
+            return lambda _task: constant
         if isinstance(operand, ModelRef):
             return self._model_reader(operand)
         name = operand.base
@@ -114,7 +114,7 @@ class CompiledOperands:
         return lambda task: task.values[name]
 
     def length_checked(self, operand: Operand, dtype: DType | None) -> ReadArray:
-        """What reads the operand of an op: a part must be as long as its text says."""
+        """Compile a read of an op's operand; a slice must have the length that the source states."""
         variable = self._bound.vars.get(operand.base) if isinstance(operand, Access) else None
         is_part = isinstance(operand, Access) and operand.bracketed and not self._bound.is_index(operand)
         if variable is None or not is_part or isinstance(variable.origin, FromPattern):
@@ -141,7 +141,7 @@ class CompiledOperands:
         return read_part
 
     def entry_key(self, access: Access, variable: BoundVar, pattern: str) -> Callable[["Task"], tuple[str, str]]:
-        """Which model tensor an access of a prefix table names; one that does not fit is refused."""
+        """Compile the key of the model tensor that an access of a prefix table names; a misfit is refused."""
         assert variable.decl is not None
         indices = [index for index in access.indices if isinstance(index, Single)]
         assert len(indices) == len(access.indices), "slices of prefix tables are refused before"
@@ -168,10 +168,10 @@ class CompiledOperands:
         return key
 
     def quant(self, operand: Operand | None) -> Quant:
-        """How the model tensor behind an operand is quantized, which entries of a table can do differently."""
+        """Compile the quantization of an operand's model tensor; entries of a table may differ."""
         model = self._bound.model
         if operand is None or model is None or isinstance(operand, Literal) or self._bound.is_index(operand):
-            return lambda _strand: None
+            return lambda _task: None
         tensors = model.tensors
         if isinstance(operand, ModelRef):
 
@@ -185,7 +185,7 @@ class CompiledOperands:
             key = self.entry_key(operand, variable, variable.origin.pattern)
             return lambda task: tensors[key(task)[1]].quant
         own = part_quant(operand, variable.quant)
-        return lambda _strand: own
+        return lambda _task: own
 
     def _model_reader(self, operand: ModelRef) -> ReadArray:
         if not operand.formatted:
@@ -195,7 +195,7 @@ class CompiledOperands:
         def read(task: "Task") -> Array:
             name = spelled(operand.name, task.indices)
             if model is None or (name not in model.tensors and name not in model.metadata_info):
-                # Loops are followed only so far when the graph is bound.
+                # Binding enumerates loops only up to a limit.
                 message = f"{operand} is the model tensor {name!r}, which does not exist"
                 raise OpError(Code.UNKNOWN_LINK, message)
             return task.values["", name]
@@ -203,13 +203,13 @@ class CompiledOperands:
         return read
 
     def fitting(self, source: Operand, dst: Access) -> TaskAction | None:
-        """What refuses a slice of a growing table by its length alone: it can be longer than there is memory for."""
+        """Compile a check of a slice of a growing table by its length alone, since it may not fit in memory."""
         variable = self._bound.vars.get(source.base) if isinstance(source, Access) else None
         target = self._bound.vars[dst.base]
         if variable is None or variable.decl is None or not variable.is_table or target.is_table or dst.bracketed:
             return None
         assert isinstance(source, Access)
-        grown = variable.decl.auto_dim  # a part of a matrix may be longer than the matrix can become
+        grown = variable.decl.auto_dim  # a slice of a matrix may be longer than the matrix can grow
         pairs = zip(variable.decl.table_indices, source.indices, strict=False)
         if all(isinstance(index, Single) or (name in variable.fixed and name not in grown) for name, index in pairs):
             return None
@@ -219,7 +219,7 @@ class CompiledOperands:
     # --- writing --------------------------------------------------------------------------------------------------
 
     def judge(self, access: Access, what: str) -> Judge | None:
-        """What compares the shape of a result with its variable before anything is computed; None for parts."""
+        """Compile a check of a result's shape against its variable, before anything is computed; None for slices."""
         variable = self._bound.vars[access.base]
         is_entry = isinstance(variable.origin, FromPattern)
         if variable.is_table or (access.bracketed and access.indices and not is_entry):
@@ -227,7 +227,7 @@ class CompiledOperands:
         return lambda task, shape: task.sizes.agree(variable, shape, what)
 
     def writer(self, access: Access, what: str, *, is_judged: bool = False) -> WriteArray:
-        """What writes an access; ``what`` is how messages call the value."""
+        """Compile a write to an access; ``what`` names the value in messages."""
         variable = self._bound.vars[access.base]
         name = access.base
         if variable.is_table:
@@ -283,7 +283,7 @@ class CompiledOperands:
     # --- other nodes ----------------------------------------------------------------------------------------------
 
     def assign(self, name: str) -> TaskAction:
-        """A temporary begins as zero; where its shape is not known yet, it becomes zero when it is first read."""
+        """Compile an assignment: a temporary starts as zero, at its first read if its shape is not known yet."""
         variable = self._bound.vars[name]
         if variable.is_dynamic or variable.dims is None:
 
@@ -302,7 +302,7 @@ class CompiledOperands:
         return assign
 
     def counter(self, name: str, amount: Expr, sign: int) -> TaskAction:
-        """Adds to a persistent integer, or subtracts from it, wrapping at its width."""
+        """Compile an addition to a persistent integer, or a subtraction from it, wrapping at its width."""
         dtype, by = self._bound.vars[name].dtype, self.integer(amount)
 
         def count(task: "Task") -> None:
@@ -316,7 +316,7 @@ class CompiledOperands:
         return count
 
     def reset(self, access: Access) -> TaskAction:
-        """Back to initial: a table or a part of it, or a plain variable or a part of it."""
+        """Compile a reset of a table or variable, or part of it, to its initial value."""
         variable = self._bound.vars[access.base]
         name, chosen = access.base, self._all_chosen(access)
         if variable.is_table:

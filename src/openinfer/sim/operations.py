@@ -1,4 +1,4 @@
-"""Op nodes made ready to run: operands read, the kernel called, results written."""
+"""Prepares op nodes for execution: reading operands, calling the kernel, writing results."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ _MOST_KERNELS = 1024
 
 
 class NodeKernels:
-    """The kernels of a graph's nodes. All that a device cannot compute is reported at once."""
+    """The kernels of a graph's nodes. Everything that a device cannot compute is reported together."""
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
@@ -40,7 +40,7 @@ class NodeKernels:
         return made
 
     def prepare(self) -> None:
-        """Make all of them ready."""
+        """Prepare all kernels."""
         problems = self.backend.prepare([kernel for _, kernel in self._made])
         for (node, _), error in zip(self._made, problems, strict=True):
             if error is not None:
@@ -53,7 +53,7 @@ class NodeKernels:
 
 
 def op_action(bound: BoundGraph, operands: CompiledOperands, kernels: NodeKernels, node: Node) -> TaskAction:
-    """What runs an op node."""
+    """The action that runs an op node."""
     kind, own = node.kind, bound.ops[node.index]
     assert isinstance(kind, Op)
     what = f"the result of '{own.record.name}'"
@@ -74,7 +74,7 @@ def op_action(bound: BoundGraph, operands: CompiledOperands, kernels: NodeKernel
 
 
 def _varies(bound: BoundGraph, own: BoundOp) -> bool:
-    """Whether operands can be quantized differently from one call to the next."""
+    """Whether operands may be quantized differently from one call to the next."""
     return any(
         (
             isinstance(operand, Access)
@@ -88,7 +88,7 @@ def _varies(bound: BoundGraph, own: BoundOp) -> bool:
 
 
 def _plain_action(bound: BoundGraph, own: BoundOp, kind: Op, kernel: NodeKernel) -> TaskAction | None:
-    """The common case, without a layer of functions: variables in, one variable out."""
+    """The fast path for the common case: variables in, one variable out."""
     if len(kind.outputs) != 1 or not _is_plain(bound, kind.outputs[0]):
         return None
     names: list[str | None] = []
@@ -123,7 +123,7 @@ def _static_action(
 
 
 class DynamicOp:
-    """An op whose shapes, parameters or quantization differ from step to step: kernels are made as they are met."""
+    """An op whose shapes, parameters or quantization vary between steps; kernels are created on demand."""
 
     def __init__(
         self,
@@ -147,7 +147,7 @@ class DynamicOp:
         self._inputs = {spec.name for spec in self._own.record.signature.inputs}
         self._kernels: dict[Any, NodeKernel] = {}
         self.call: Call | None = None
-        """The call that was made last."""
+        """The most recent call."""
 
     def __call__(self, task: "Task") -> None:
         """Run the op once."""
@@ -162,7 +162,7 @@ class DynamicOp:
                 self._kernels.clear()
             self._kernels[key] = kernel
         self.call = kernel.call
-        # Shapes are judged before values: what the op says about its elements counts only if its result has a place.
+        # Check shapes before computing: errors about elements only matter if the result fits its variable.
         for judge, kind in zip(self._judges, kernel.call.outputs, strict=True):
             if judge is not None:
                 judge(task, kind.shape)
@@ -183,7 +183,7 @@ class DynamicOp:
         if variable.dims is None or output.bracketed:
             return TensorType(variable.dtype, (0,) * access_rank(output, variable))
         shape = evaluated_shape(variable, task.sizes)
-        # A shape that is not known yet is at least known not to be a scalar's.
+        # An unknown shape is at least known not to be a scalar's.
         return TensorType(variable.dtype, (0,) * len(variable.dims) if shape is None else shape)
 
     def _params(self, task: "Task") -> dict[str, Any]:

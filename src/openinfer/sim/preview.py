@@ -10,7 +10,7 @@ from openinfer.tensor import as_array
 
 
 def format_truncated(values: Any, shown: int = 5) -> str:
-    """The first elements of an array, and dots for the rest.
+    """The first elements of an array as text, followed by dots if there are more.
 
     >>> format_truncated(np.arange(10, dtype=np.float32))
     '[0, 1, 2, 3, 4, ...]'

@@ -1,7 +1,7 @@
-"""A bound graph as a program: per block, a flat list of instructions.
+"""A bound graph as a program: a flat list of instructions for each block.
 
-Loops become jumps and branches calls, so a task is a place in a list and a small stack: it can stop after any node
-and go on later, and nothing recurses.
+Loops become jumps and branches become calls, so a task is a position in a list and a small stack: it can stop after any
+node and continue later, and nothing recurses.
 """
 
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One thing a task does. A loop's jump back to its head is one too, but neither a node nor an event."""
+    """One instruction of a task. The jump back to a loop's head is one too, but neither a node nor an event."""
 
     node: Node
     block: str
@@ -50,30 +50,30 @@ class Instruction:
     scopes: tuple[str, ...] = ()
     is_event: bool = True
     body: int = -1
-    """Where a way back leads: the first instruction of the loop's body."""
+    """The target of a jump back: the first instruction of the loop's body."""
     nodes: int = 1
-    """What it counts against the node budget."""
+    """The number of nodes it counts for in the node budget."""
     is_return: bool = False
-    """Whether it is the second one of a call, which writes what the block has returned."""
+    """Whether it is the second instruction of a call, which writes what the block has returned."""
 
     @property
     def kind(self) -> str:
-        """What events call it."""
+        """The kind of its event."""
         return node_kind(self.node, is_return=self.is_return)
 
     @property
     def params(self) -> list[str]:
-        """The operands, as the source writes them."""
+        """Its operands, as in the source."""
         return node_params(self.node, is_return=self.is_return)
 
     @property
     def outputs(self) -> list[str]:
-        """What is written, as the source writes it."""
+        """What it writes, as in the source."""
         return [str(access) for access in self.writes]
 
     @property
     def writes(self) -> tuple[Access, ...]:
-        """What is written."""
+        """What it writes."""
         return node_writes(self.node, is_return=self.is_return)
 
 
@@ -81,7 +81,7 @@ Instructions = Mapping[str, list[Instruction]]
 
 
 def compiled(bound: BoundGraph, backend: Backend = HOST) -> Instructions:
-    """The instructions of every block, with ops that a device computes."""
+    """Compile every block to instructions, whose ops a device computes."""
     operands, kernels = CompiledOperands(bound), NodeKernels(backend)
     blocks = bound.graph.blocks.items()
     found = {name: _Assembler(bound, operands, kernels, name).block(block.nodes) for name, block in blocks}
@@ -91,7 +91,7 @@ def compiled(bound: BoundGraph, backend: Backend = HOST) -> Instructions:
 
 @dataclass(frozen=True, slots=True)
 class _Todo:
-    """A node to assemble; or, with a head, the end of a loop whose first instruction that is."""
+    """A node to assemble or, if there is a head, the end of a loop with the head at this position."""
 
     node: Node
     scopes: tuple[str, ...] = ()
@@ -107,7 +107,7 @@ class _Assembler:
         self._code: list[Instruction] = []
 
     def block(self, nodes: tuple[Node, ...]) -> list[Instruction]:
-        """The instructions of a block. A stack of our own: bodies nest deeper than Python likes."""
+        """Assemble the instructions of a block. Not recursive: nesting may exceed Python's limit."""
         todo: list[_Todo] = [_Todo(node) for node in reversed(nodes)]
         while todo:
             item = todo.pop()
@@ -127,7 +127,7 @@ class _Assembler:
         return self._code
 
     def _close_loop(self, node: Node, head: int, scopes: tuple[str, ...]) -> None:
-        """The way back to a loop's first node; the head knows where to go when there are no iterations."""
+        """Emit the jump back to a loop's body, and patch the head, which skips the loop if it has no iterations."""
         assert isinstance(node.kind, Loop)
         name, body, after = node.kind.index, head + 1, len(self._code) + 1
         start, end = (self._operands.integer(bound) for bound in (node.kind.start, node.kind.end))
@@ -150,7 +150,7 @@ class _Assembler:
             del task.indices[name]
 
         self._code[head] = Instruction(node, self._block, enter, scopes)
-        # The iterations of an empty body count, or a budget would never end them.
+        # Iterations of an empty body count as well, or a budget would never end them.
         nodes = 1 if body == len(self._code) else 0
         self._code.append(Instruction(node, self._block, again, scopes, is_event=False, body=body, nodes=nodes))
 
@@ -197,7 +197,7 @@ class _Assembler:
         return read_if_fitting
 
     def _call(self, kind: BlockCall) -> TaskAction:
-        """Arguments become the values of parameters, and the block begins."""
+        """Copy arguments to parameters, then enter the block."""
         block = self._bound.graph.blocks[kind.block]
         copies: list[TaskAction] = []
         indices: list[tuple[str, ReadInteger]] = []
@@ -215,7 +215,7 @@ class _Assembler:
         return call
 
     def _results(self, kind: BlockCall) -> TaskAction:
-        """What a block has returned is read, all of it, and then written."""
+        """Read everything that a block returned, then write it to the outputs."""
         last = self._bound.graph.blocks[kind.block].nodes[-1].kind
         assert isinstance(last, Return)
         reads = [self._operands.reader(Access(name)) for name in last.vars]
@@ -230,8 +230,8 @@ class _Assembler:
         return results
 
 
-def _nothing(_strand: "Task") -> None:
-    """What a scope, a barrier or a dep does: it says something, and nothing happens."""
+def _nothing(_task: "Task") -> None:
+    """A scope, barrier or dep does nothing when executed."""
 
 
 def _branch(cond: str | None, then_block: str, else_block: str | None) -> TaskAction:

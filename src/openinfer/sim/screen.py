@@ -1,4 +1,4 @@
-"""What the debugger shows of a run: the source around the next node, the way there, what has been executed."""
+"""The debugger's view of a run: the source around the next node, the way to it, what has been executed."""
 
 from openinfer.check.events import Event
 from openinfer.errors import counted, printable
@@ -14,7 +14,7 @@ _PAGE = 11
 
 
 class Screen:
-    """Looks at a run and a listing, and says what it sees in lines."""
+    """Renders a run and a listing as lines."""
 
     def __init__(self, stepper: Stepper, listing: Listing) -> None:
         self._stepper = stepper
@@ -32,12 +32,12 @@ class Screen:
     # --- places ---------------------------------------------------------------------------------------------------
 
     def here(self) -> list[Line]:
-        """The next node with the lines around it."""
+        """The next node and the lines around it."""
         line = self._current_line()
         return [Line(self._title(), "title"), *self._source(line - _CONTEXT, line + _CONTEXT)] if line else []
 
     def _current_line(self) -> int:
-        """The line of the next node; 0 when there is none."""
+        """The line of the next node; 0 if there is none."""
         node = None if self._stepper.is_finished else self._executor.next_node
         return 0 if node is None else self._listing.line_of(node.index)
 
@@ -48,7 +48,7 @@ class Screen:
         return ", ".join(parts + (_around(place.frames[-1]) if place.frames else ["block entry"]))
 
     def step_text(self) -> str:
-        """The step that is being run or comes next."""
+        """The step that is running or comes next."""
         return f"step {self._stepper.done + 1} of {self._stepper.total}"
 
     def _source(self, first: int, last: int) -> list[Line]:
@@ -62,12 +62,12 @@ class Screen:
         ]
 
     def page(self, line: int | None) -> list[Line]:
-        """Lines of the source around one of them, or around the next node."""
+        """Lines of the source around the given one, or around the next node."""
         middle = line or self._current_line() or 1
         return self._page(max(1, middle - _PAGE // 2))
 
     def next_page(self) -> list[Line]:
-        """The lines behind those shown last."""
+        """The lines after those shown last."""
         return self._page(self._listed + 1)
 
     def _page(self, first: int) -> list[Line]:
@@ -79,7 +79,7 @@ class Screen:
         return lines
 
     def where(self) -> list[Line]:
-        """The way to the next node: step, blocks, loops, scopes."""
+        """The path to the next node: step, blocks, loops, scopes."""
         place, stepper = self._executor.place, self._stepper
         if stepper.is_finished:
             return [Line(f"after the last node: {counted(stepper.total, 'step')} done")]
@@ -94,10 +94,10 @@ class Screen:
     def _node_text(self, node: Node) -> str:
         return f"line {self._listing.line_of(node.index)}, node {node.index}, {head(node)}"
 
-    # --- what happened --------------------------------------------------------------------------------------------
+    # --- what has happened ----------------------------------------------------------------------------------------
 
     def results(self, halt: Halt) -> list[Line]:
-        """What the only node of a run wrote, or how much a longer one did."""
+        """What the node wrote, if the run was a single node; otherwise the number of nodes and the time."""
         if halt.nodes > 1:
             return [Line(f"{counted(halt.nodes, 'node')} in {_time(halt.nanoseconds)}")]
         if halt.last is None:
@@ -106,20 +106,20 @@ class Screen:
         return [Line(f"{text}: {brief(self._bound.vars[name], value)}") for text, (name, value) in pairs]
 
     def culprit(self, halt: Halt) -> list[Line]:
-        """The node that wrote what a breakpoint was waiting for."""
+        """The node whose write met a breakpoint."""
         if halt.last is None or not halt.is_by_value:
             return []
         return [Line(f"  by {self._node_text(self._nodes[halt.last.event.node_index])}", "stop")]
 
     def end(self, halt: Halt) -> list[Line]:
-        """The step that has been completed last, and what it returned."""
+        """The last completed step and what it returned."""
         if not halt.ended:
             return []
         returned = [Line(f"  {name}: {brief(self._bound.vars[name], value)}") for name, value in halt.returned.items()]
         return [Line(f"step {halt.ended[-1]} of {self._stepper.total} is done", "stop"), *returned]
 
     def history(self, count: int) -> list[Line]:
-        """The nodes that were executed last."""
+        """The most recently executed nodes."""
         recent = list(self._stepper.history)[-count:]
         return [self._past(step, event) for step, event in recent] or [Line("nothing has been executed yet")]
 
@@ -129,7 +129,7 @@ class Screen:
         return Line(f"{place}, {self._node_text(self._nodes[event.node_index])}, {_time(event.duration_ns)}")
 
     def variables(self) -> list[Line]:
-        """All variables, by memory kind."""
+        """All variables with their memory kinds."""
         place, found = self._executor.place, self._bound.vars.values()
         width = max((len(one.name) for one in found), default=0)
         kinds = {one.name: "temporary" if one.is_temporary else one.kind.value for one in found}
@@ -137,7 +137,7 @@ class Screen:
 
 
 def _around(frame: Frame) -> list[str]:
-    """The block with the indices it was called with, loops and scopes around a node."""
+    """The block and its index arguments, and the loops and scopes around a node."""
     indices = [f"{name}={value}" for name, value in frame.indices.items()]
     given = len(indices) - len(frame.ends)
     loops = [f"{one} in ..{end}" for one, end in zip(indices[given:], frame.ends, strict=True)]

@@ -1,4 +1,4 @@
-"""``SimSession``: run a graph at once, or prepare it and step through its events."""
+"""``SimSession``: run a graph in one call, or prepare it and step through its events."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -18,14 +18,14 @@ from openinfer.sim.views import wrong_moment
 
 
 class SimBackend(StrEnum):
-    """What a session runs on."""
+    """The devices a session can run on."""
 
     CPU = "cpu"
     VULKAN = "vulkan"
 
 
 class SimSession:
-    """A model and how to run graphs on it, one result at a time.
+    """Runs graphs on a model, one result at a time.
 
     >>> from openinfer.lang import graph
     >>> g = graph("inputs { x: f32[3]; } outputs { y: f32[3]; } block entry { y = op add(a=x, b=x); return y; }")
@@ -51,24 +51,24 @@ class SimSession:
         return repr(self._simulator).replace("Simulator", "SimSession")
 
     def with_trace(self, level: TraceLevel | str) -> Self:
-        """Record this much of every run."""
+        """Set how much every run records."""
         self._simulator.with_trace(level)
         return self
 
     def with_timing(self, wanted: bool) -> Self:  # noqa: FBT001  (documented)
-        """Whether events say how long nodes took."""
+        """Set whether events record how long nodes took."""
         self._simulator.with_timing(wanted)
         return self
 
     def run(self, graph: Graph, inputs: Mapping[str, Any] | None = None) -> "SimOutput":
-        """One step of a graph."""
+        """Run one step of a graph."""
         executor = self._simulator.make_executor(graph)
         executor.insert(inputs or {})
         executor.run_step()
         return SimOutput(executor)
 
     def prepare(self, graph: Graph, inputs: Mapping[str, Any] | None = None) -> "SimRun":
-        """One step of a graph, suspended before its first node."""
+        """Begin one step of a graph, suspended before its first node."""
         executor = self._simulator.make_executor(graph)
         executor.insert(inputs or {})
         return SimRun(executor)
@@ -90,7 +90,7 @@ class SimOutput:
     @overload
     def fetch(self, *names: str) -> tuple[Array, ...]: ...
     def fetch(self, *names: str) -> Array | tuple[Array, ...]:
-        """A copy of a variable; several names give a tuple, a dtype after a single name is checked."""
+        """Copy a variable; several names give a tuple, and a dtype after a single name is checked."""
         return self._executor.fetch(*names)
 
     def trace(self) -> list[dict[str, Any]]:
@@ -99,7 +99,7 @@ class SimOutput:
 
 
 class SimRun(SimOutput):
-    """A step that is run event by event: blocks entered and left, nodes executed. No node runs before its event."""
+    """A step run event by event: blocks entered and left, nodes executed. No node runs ahead of its event."""
 
     def __init__(self, executor: Executor) -> None:
         super().__init__(executor)
@@ -111,7 +111,7 @@ class SimRun(SimOutput):
         self._has_failed = False
 
     def is_running(self) -> bool:
-        """Whether there is another event."""
+        """Whether there are more events."""
         return bool(self._pending) or not self._is_over
 
     def step(self) -> Event:
@@ -123,7 +123,7 @@ class SimRun(SimOutput):
         return self._pending.popleft()
 
     def finish(self) -> SimOutput:
-        """Run what is left and give the result."""
+        """Run the rest of the step and return its result."""
         while self.is_running():
             self.step()
         if self._has_failed:
@@ -139,12 +139,12 @@ class SimRun(SimOutput):
         try:
             event = next(self._nodes).event
             if self._executor.next_node is None:
-                next(self._nodes, None)  # no node is left, only the end
+                next(self._nodes, None)  # no node is left, so this ends the step
                 self._is_over = True
         except BaseException:
             self._is_over = self._has_failed = True
             raise
-        # A scheduler of the caller's may have chosen another task than the one looked at above.
+        # A custom scheduler may have chosen a different task from the one above.
         self._enter(event.thread, event.block_name, event.node_index, event.node_uuid)
         self._pending.append(event)
         if event.kind == "Return" or (event.kind == "Yield" and event.thread != "entry"):

@@ -1,4 +1,4 @@
-"""``Simulator``: a model and how to run graphs on it."""
+"""``Simulator``: runs graphs on a model."""
 
 import os
 from collections.abc import Mapping
@@ -23,13 +23,13 @@ _SCHEDULERS = ("sequential", "threaded")
 
 
 class Simulator:
-    """Runs graphs exactly as they are written.
+    """Runs graphs exactly as written.
 
-    ``sizes`` win over those of the graph and the model. ``scheduler`` says how consumers of ``yield`` run:
-    ``"sequential"`` in one thread, ``"threaded"`` each in its own, or a function that picks the next task; the result
-    is the same. ``node_budget`` ends a step that executes more nodes. On a ``device`` other than the CPU,
-    ops are computed there, one node at a time; with ``compare="cpu"`` every one of them is computed on the CPU too, and
-    a result that its op does not allow is error E808.
+    ``sizes`` take precedence over those of the graph and the model. ``scheduler`` says how consumers of ``yield`` run:
+    ``"sequential"`` in one thread, ``"threaded"`` in one thread each, or a function that picks the next task; the
+    result is the same. ``node_budget`` ends a step that executes more nodes. On a ``device`` other than the CPU, the
+    device computes the ops, one node at a time; with ``compare="cpu"`` each op is also computed on the CPU, and a
+    result that the op does not allow raises error E808.
 
     >>> from openinfer.lang import graph
     >>> g = graph("dynamic { x: f32[B]; } volatile { y: f32[B]; } block entry { op add(x, x) >> y; return; }")
@@ -76,17 +76,17 @@ class Simulator:
         return "<Simulator without a model>" if self._model is None else f"<Simulator of {self._model.path!r}>"
 
     def with_trace(self, level: TraceLevel | str) -> Self:
-        """Record this much of every step."""
+        """Set how much every step records."""
         self._level = trace_level(level)
         return self
 
     def with_timing(self, wanted: bool) -> Self:  # noqa: FBT001  (documented)
-        """Whether events say how long nodes took."""
+        """Set whether events record how long nodes took."""
         self._timing = wanted
         return self
 
     def make_executor(self, graph: Graph) -> Executor:
-        """A graph bound to the model, checked and ready to run, with memory of its own."""
+        """Bind a graph to the model, check it, and create an executor with its own memory."""
         bound = bind(graph, self._model, self._sizes, strict=self._strict)
         with collection_paused():
             program = compiled(bound, self._backend)
@@ -100,13 +100,13 @@ class Simulator:
 
 
 def trace_from_environment() -> tuple[TraceLevel, str | None]:
-    """What ``OPENINFER_TRACE`` asks for: a level, or a path where every step's full trace is written."""
+    """The trace level in ``OPENINFER_TRACE``, or the path in it, to which every step's full trace is written."""
     wanted = os.environ.get("OPENINFER_TRACE", "").strip()
     level = LEVELS.get(wanted.lower() or "basic")
     if level is not None:
         return level, None
     if "." not in wanted and "/" not in wanted:
-        # A misspelt level must not become a file of that name.
+        # A misspelt level must not become a file name.
         message = f"OPENINFER_TRACE is off, basic, full or a path, not {wanted!r}"
         raise ExecutionError(Diagnostic(Code.BAD_PARAMETER, message, None, f"./{wanted} is a path"))
     return TraceLevel.FULL, wanted

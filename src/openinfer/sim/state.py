@@ -22,12 +22,12 @@ def state_bytes(bound: BoundGraph, memory: SessionMemory) -> bytes:
 
 
 def write_state(bound: BoundGraph, memory: SessionMemory, path: str | os.PathLike[str]) -> None:
-    """The state as a file, which appears complete or not at all."""
+    """Write the state to a file, atomically."""
     save(bound, *_parts(bound, memory), path)
 
 
 def load_state(bound: BoundGraph, memory: SessionMemory, state: bytes | bytearray | str | os.PathLike[str]) -> None:
-    """Replace persistent memory by a saved one; nothing changes unless all of it fits."""
+    """Replace persistent memory with a saved state; if it does not fit, nothing changes."""
 
     def fits(name: str, key: MatrixKey, shape: tuple[int, ...]) -> bool:
         return memory.tables[name].fits(key, shape)

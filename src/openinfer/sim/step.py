@@ -1,4 +1,4 @@
-"""One step of a graph: the tasks that run it, what they hand to each other, and what becomes of it in the end."""
+"""One step of a graph: its tasks, the values they hand over, and the commit or rollback at the end."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from openinfer.sim.trace import Recorder
 
 Choose = Callable[[Sequence[Task]], Task]
-"""Which of the tasks that can run does so next."""
+"""Chooses which runnable task runs next."""
 
 
 def sequential(tasks: Sequence[Task]) -> Task:
-    """Entry as long as it can, then consumers in the order they were started."""
+    """Run entry as long as possible, then consumers in the order in which they were started."""
     return tasks[0]
 
 
 class RunningStep:
-    """A step in progress. Nothing outside it changes until ``commit``."""
+    """A step in progress. Nothing outside of it changes until ``commit``."""
 
     def __init__(
         self,
@@ -57,9 +57,9 @@ class RunningStep:
         self.entry = Task(self, "entry", self.values)
         self._consumers = [block for block in bound.graph.blocks.values() if is_consumer(block)]
         self._started: dict[str, Task] = {}
-        """The last run of every consumer."""
+        """The latest run of every consumer."""
         self._given: dict[str, set[str]] = {block.name: set() for block in self._consumers}
-        """For each consumer, what it awaits and has been yielded since it last started."""
+        """For each consumer, the awaited variables that have been yielded since it last started."""
         self._yielded: dict[str, Array] = {}
         self._returned: dict[str, Array] = {}
         self.on_start: Callable[[Task], None] | None = None
@@ -85,7 +85,7 @@ class RunningStep:
         return dict(self.memory.inputs.items())
 
     def bind_inputs(self) -> None:
-        """Dynamic sizes become what all inputs together say."""
+        """Bind the dynamic sizes that all inputs together determine."""
         names = [one.name for one in self.bound.vars.values() if one.kind is MemoryKind.DYNAMIC]
         self.values.sizes.agree_together({name: self.values[name].shape for name in names})
 
@@ -93,11 +93,11 @@ class RunningStep:
 
     @property
     def is_done(self) -> bool:
-        """Whether all tasks have ended. Consumers that were never given everything stay parked."""
+        """Whether all tasks have ended. A consumer that never received all that it awaits never starts."""
         return self.entry.is_done and all(task.is_done for task in self._started.values())
 
     def runnable(self) -> list[Task]:
-        """The tasks that can go on, entry first."""
+        """The tasks that can continue, entry first."""
         found = []
         if not self.entry.is_done and (not self.entry.waiting or self.is_ready(self.entry.waiting)):
             self.entry.waiting = ()
@@ -106,7 +106,7 @@ class RunningStep:
         return found
 
     def upcoming(self) -> Task | None:
-        """The task that runs the next node when tasks run one after the other."""
+        """The task that runs the next node if tasks run in sequence."""
         for task in self.runnable():
             node = task.following
             kind = None if node is None else node.node.kind
@@ -115,7 +115,7 @@ class RunningStep:
         return None
 
     def advance(self, choose: Choose = sequential, before: Callable[[Task], None] | None = None) -> Task:
-        """Run one node of one task; returns the task. An ``await`` that has to wait does not count as a node yet.
+        """Run one node of one task, and return the task. An ``await`` that has to wait does not count as a node yet.
 
         ``before`` is called with the task before it runs.
         """
@@ -144,7 +144,7 @@ class RunningStep:
         return task
 
     def run_threaded(self) -> None:
-        """Run to the end with a thread for every consumer. No thread outlives the call."""
+        """Run to the end with one thread per consumer. No thread outlives the call."""
         threads: list[threading.Thread] = []
         latest: dict[str, threading.Thread] = {}
         failures: list[BaseException] = []
@@ -180,13 +180,13 @@ class RunningStep:
             if failures or not self.entry.is_done:
                 self.interrupted = True
             for thread in threads:
-                if thread.ident is not None:  # an interruption can come before one has begun
+                if thread.ident is not None:  # after an interrupt, it may not have started
                     thread.join()
         if failures:
             raise next((one for one in failures if not _is_interruption(one)), failures[0])
 
     def count(self, nodes: int) -> None:
-        """Every node counts against the budget; an interruption is felt at the next one."""
+        """Count nodes against the budget; an interrupt takes effect at the next node."""
         if self.interrupted:
             raise ExecutionError(Diagnostic(Code.INTERRUPTED, "the step was interrupted"))
         if nodes == 0:
@@ -199,17 +199,17 @@ class RunningStep:
             raise ExecutionError(Diagnostic(Code.NODE_BUDGET, message, None, "give a larger node_budget, or None"))
 
     def uncount_node(self) -> None:
-        """An ``await`` that has to wait is executed later, and counts then."""
+        """Uncount an ``await`` that has to wait; it is counted when it is executed."""
         if self._left >= 0:
             self._left += 1
 
     # --- hand-overs -----------------------------------------------------------------------------------------------
 
     def hand_over(self, variables: tuple[str, ...]) -> None:
-        """Entry yields: consumers that now have all they await are started, each with copies of its own.
+        """Entry yields: start the consumers that now have all that they await, each with its own copies.
 
-        One that has run before runs again once all has been yielded again. By then it is done: what it awaits has been
-        awaited by entry in between.
+        A consumer runs again once everything has been yielded again. By then its previous run is done, because entry
+        has awaited its variables in between.
         """
         for name in variables:
             self._yielded[name] = self.values[name]
@@ -226,14 +226,14 @@ class RunningStep:
                     self.on_start(task)
 
     def take_back(self, task: Task, variables: tuple[str, ...]) -> None:
-        """A consumer yields: what it changed becomes entry's when entry awaits it."""
+        """A consumer yields: entry gets the values it changed when it awaits them."""
         for name in variables:
             value = task.values[name]
             if value is not self._yielded.get(name):
                 self._returned[name] = value
 
     def is_ready(self, variables: tuple[str, ...]) -> bool:
-        """Whether every consumer of these variables is done."""
+        """Whether all consumers of these variables are done."""
         return all(
             block.name in self._started and self._started[block.name].is_done and not self._given[block.name]
             for block in self._consumers
@@ -241,14 +241,14 @@ class RunningStep:
         )
 
     def publish(self, variables: Sequence[str]) -> None:
-        """Entry sees the values that consumers left, and the sizes they bound."""
+        """Make the values that consumers yielded, and the sizes they bound, visible to entry."""
         for task in self._started.values():
             if set(awaited(self.bound.graph.blocks[task.block])) & set(variables):
                 self.values.sizes.join(task.sizes, task.block)
         self._take(variables)
 
     def join_sizes(self) -> None:
-        """The step ends: a dynamic size has one value in it, whether or not entry has awaited who bound it."""
+        """At the end of a step, require one value for each dynamic size, even if entry has not awaited the consumer."""
         for task in self._started.values():
             try:
                 self.values.sizes.join(task.sizes, task.block)
@@ -265,9 +265,9 @@ class RunningStep:
     # --- the end --------------------------------------------------------------------------------------------------
 
     def commit(self) -> None:
-        """The step becomes what has happened: persistent values are kept, inputs are used up.
+        """Make the step permanent: keep persistent values and consume the inputs.
 
-        An interruption in the middle of it comes too late to undo the step: whoever feels it calls this again.
+        An interrupt during the commit is too late to undo the step; its handler calls this again.
         """
         self.is_over = self.is_committed = True
         self._take(tuple(self._returned))
@@ -279,13 +279,13 @@ class RunningStep:
             table.begin()
 
     def rollback(self) -> None:
-        """As if the step had not run. Interrupted, it can be called again."""
+        """Undo the step. After an interrupt, this can be called again."""
         self.is_over = True
         for table in self.tables.values():
             table.rollback()
 
     def let_go(self) -> None:
-        """Forget the tasks of a step that is over: they know the step, and arrays would wait for the collector."""
+        """Drop the tasks of a finished step; because of reference cycles, arrays would wait for the collector."""
         self.on_start = None
         self._started = {}
         del self.entry

@@ -1,4 +1,4 @@
-"""Driving an executor through several steps: node by node, over loops and branches, on to the next breakpoint."""
+"""Drives an executor through several steps: node by node, over loops and branches, to the next breakpoint."""
 
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -13,44 +13,44 @@ from openinfer.sim.executor import Executor, NodeView
 from openinfer.sim.stops import Stop
 
 Inputs = Callable[[int], Mapping[str, Any]]
-"""What to insert before a step; steps are counted from 0."""
+"""The values to insert before a step; steps are counted from 0."""
 _REMEMBERED = 10_000
 _STARTS = 16
-"""The most steps whose beginnings are kept."""
+"""The number of recent steps whose initial states are kept."""
 
 
 @dataclass
 class Halt:
-    """How a run came to a halt, and what it did until then."""
+    """Why a run halted, and what it did until then."""
 
     nodes: int = 0
     nanoseconds: int = 0
     last: NodeView | None = None
-    """The node that was executed last."""
+    """The last executed node."""
     ended: list[int] = field(default_factory=list)
-    """The steps that have been completed, counted from 1."""
+    """The completed steps, counted from 1."""
     returned: dict[str, Array] = field(default_factory=dict)
-    """What the last of them returned."""
+    """What the last completed step returned."""
     stops: list[str] = field(default_factory=list)
     """The breakpoints that were met."""
     is_by_value: bool = False
-    """Whether one of them was met because of what the last node wrote."""
+    """Whether one of them was met by a value that the last node wrote."""
     interrupted: bool = False
-    """Whether the user asked for it."""
+    """Whether the user interrupted the run."""
     given_up: bool = False
-    """Whether the step was given up in the middle of a node, so that it has not happened."""
+    """Whether the step was cancelled in the middle of a node, which undoes it."""
     error: OpenInferError | None = None
-    """Why the step failed, so that it has not happened."""
+    """Why the step failed, which undoes it."""
 
     @property
     def is_notable(self) -> bool:
-        """Whether there is more to say than that nodes have been executed."""
+        """Whether there is more to report than executed nodes."""
         return bool(self.ended or self.stops or self.interrupted or self.given_up or self.error is not None)
 
 
 @dataclass(frozen=True)
 class RunPosition:
-    """How far a run has come: the steps that are done, and the nodes that have been executed in the next one."""
+    """The progress of a run: completed steps, and executed nodes of the next one."""
 
     done: int
     nodes: int
@@ -58,7 +58,7 @@ class RunPosition:
 
 @dataclass(frozen=True)
 class _ValueEdit:
-    """A value that the user gave a variable, and when."""
+    """An edit of a variable by the user, with its position."""
 
     at: RunPosition
     name: str
@@ -66,10 +66,10 @@ class _ValueEdit:
 
 
 class Stepper:
-    """Runs nodes of an executor until there is a reason to halt. Inputs are inserted again before every step.
+    """Runs nodes of an executor until there is a reason to halt, and inserts the inputs before every step.
 
-    With ``keeps_starts``, what persistent memory held before recent steps is kept, so that ``go_back`` need not begin
-    with the first one.
+    With ``keeps_starts``, persistent memory is saved before recent steps, so that ``go_back`` need not start from the
+    first one.
     """
 
     def __init__(
@@ -86,11 +86,11 @@ class Stepper:
         self._inputs = inputs
         self.total = steps
         self.done = 0
-        """How many steps have been completed."""
+        """The number of completed steps."""
         self.stops: dict[int, Stop] = {}
-        """The breakpoints by their numbers. While nodes run, another thread may only assign another dictionary."""
+        """The breakpoints by number. While nodes run, another thread may only replace the whole dictionary."""
         self.history: deque[tuple[int, Event]] = deque(maxlen=_REMEMBERED)
-        """The nodes that have been executed, each with the number of its step."""
+        """The executed nodes, each with the number of its step."""
         self._executed = 0
         self._keeps_starts = keeps_starts
         self._starts: dict[int, bytes] = {}
@@ -102,7 +102,7 @@ class Stepper:
 
     @property
     def position(self) -> RunPosition:
-        """How far the run has come."""
+        """The progress of the run."""
         return RunPosition(self.done, self._executed if self.executor.is_suspended else 0)
 
     @property
@@ -111,7 +111,7 @@ class Stepper:
         return self.done >= self.total
 
     def restart(self) -> None:
-        """Go back to the beginning, with persistent memory as it was before the first step."""
+        """Go back to the start, with persistent memory as before the first step."""
         self.executor.reset()
         if self._state is not None:
             self.executor.load_state(self._state)
@@ -121,7 +121,7 @@ class Stepper:
         self.executor.insert(self._inputs(0))
 
     def begin(self) -> None:
-        """Be inside a step: begin the next one unless one is suspended."""
+        """Begin the next step, unless one is suspended."""
         if not self.executor.is_suspended:
             if self._keeps_starts:
                 self._keep_start()
@@ -137,17 +137,16 @@ class Stepper:
             del self._starts[old]
 
     def edit(self, name: str, value: Any) -> None:
-        """Give a volatile variable another value; going back before this moment forgets it."""
+        """Set a volatile variable; going back to before this moment discards the edit."""
         self.begin()
         place = self.executor.place
         place.set(name, value)
         self._edits.append(_ValueEdit(self.position, name, place.read(Access(name))))
 
     def go_back(self, position: RunPosition) -> None:
-        """Be at an earlier position again, with everything as it was there.
+        """Go back to an earlier position, with everything as it was there.
 
-        The nodes from the nearest beginning that is known are executed once more, with the same inputs and edits.
-        Breakpoints do not stop them.
+        Re-executes the nodes from the nearest saved start, with the same inputs and edits. Breakpoints are ignored.
         """
         wanted = (position.done, position.nodes)
         before = [one for one in self._edits if (one.at.done, one.at.nodes) <= wanted]
@@ -166,7 +165,7 @@ class Stepper:
         self._edit_again(edits)
 
     def _edit_again(self, edits: deque[_ValueEdit]) -> None:
-        """Repeat the edits that were made at this position."""
+        """Repeat the edits made at this position."""
         while edits and edits[0].at == self.position:
             one = edits.popleft()
             self.edit(one.name, one.value)
@@ -174,53 +173,53 @@ class Stepper:
     # --- how far to go --------------------------------------------------------------------------------------------
 
     def into(self) -> Halt:
-        """Execute one node; of a loop, branch or scope only its head."""
+        """Execute one node; for a loop, branch or scope, only its head."""
         return self._go(lambda: lambda: True)
 
     def over(self) -> Halt:
-        """Execute one node, a loop, branch or scope as a whole."""
-        return self._go(lambda: self._behind(self.executor.next_node))
+        """Execute one node; a loop, branch or scope as a whole."""
+        return self._go(lambda: self._passed(self.executor.next_node))
 
     def out(self) -> Halt:
-        """Go on to the end of the innermost loop, scope, block or step."""
-        return self._go(self._behind_parent)
+        """Run to the end of the innermost loop, scope, block or step."""
+        return self._go(self._passed_parent)
 
     def finish(self) -> Halt:
-        """Go on to the end of the step."""
+        """Run to the end of the step."""
         number = self.done
         return self._go(lambda: lambda: self.done > number)
 
     def resume(self) -> Halt:
-        """Go on to the end of the last step."""
+        """Run to the end of the last step."""
         return self._go(lambda: lambda: False)
 
-    def _behind(self, node: Node | None) -> Callable[[], bool]:
-        """Whether the task that stands before or inside a node has come out behind it."""
+    def _passed(self, node: Node | None) -> Callable[[], bool]:
+        """Whether the task has passed a node, where it is now before or inside it."""
         task = self.executor.place.task
         runs = isinstance(node.kind, Branch | BlockCall) if node is not None else False
         if task is None or node is None or not (node.body or runs):
             return lambda: True
         body, depth = {one.index for one in walk(node.body)}, task.depth
 
-        def is_behind() -> bool:
+        def has_passed() -> bool:
             following = task.following
             return following is None or (task.depth <= depth and following.node.index not in body)
 
-        return is_behind
+        return has_passed
 
-    def _behind_parent(self) -> Callable[[], bool]:
+    def _passed_parent(self) -> Callable[[], bool]:
         place = self.executor.place
         parent = None if place.node is None else self._parents.get(place.node.index)
         if parent is not None:
-            return self._behind(parent)
+            return self._passed(parent)
         task, number = place.task, self.done
         depth = 0 if task is None else task.depth
         return lambda: self.done > number or (task is not None and (task.is_done or task.depth < depth))
 
-    # --- going ----------------------------------------------------------------------------------------------------
+    # --- execution ------------------------------------------------------------------------------------------------
 
     def _go(self, destination: Callable[[], Callable[[], bool]]) -> Halt:
-        """Execute at least one node, and more until the destination or another reason to halt."""
+        """Execute at least one node, and continue to the destination or to another reason to halt."""
         halt = Halt()
         self._is_running, self._is_asked = True, False
         try:
@@ -253,7 +252,7 @@ class Stepper:
         halt.last = node
         self.history.append((self.done + 1, node.event))
         if self.executor.next_node is None:
-            self.executor.run_step()  # no node is left, only the end
+            self.executor.run_step()  # no node is left, so this ends the step
             self.done += 1
             halt.ended.append(self.done)
             halt.returned = self._returned()
@@ -282,9 +281,9 @@ class Stepper:
             halt.is_by_value |= is_written
 
     def interrupt(self) -> None:
-        """Ctrl-C: halt after the node that is running. Asked again while it still runs, the step is given up.
+        """Handle Ctrl-C: halt after the running node or, if asked again while it runs, cancel the step.
 
-        When nothing runs, or to give up, this raises ``KeyboardInterrupt``, so it is for signal handlers.
+        Raises ``KeyboardInterrupt`` to cancel, or if nothing is running, so it is for signal handlers.
         """
         if not self._is_running or (self._is_asked and self._is_in_node):
             raise KeyboardInterrupt
@@ -292,5 +291,5 @@ class Stepper:
 
 
 def _parents(executor: Executor) -> dict[int, Node]:
-    """The loop or scope around each node that is inside one."""
+    """The loop or scope around each nested node."""
     return {inner.index: node for node in executor.bound.graph.walk() for inner in node.body}

@@ -1,4 +1,4 @@
-"""Breakpoints of the debugger: on a place they stop before its node, on a value after the node that wrote it."""
+"""Breakpoints of the debugger: those on a place stop before its node, those on a value after the node that wrote it."""
 
 import re
 from collections.abc import Callable
@@ -37,12 +37,12 @@ _MEASURE: dict[str, Callable[[Array], Any]] = {
     "nan": lambda value: np.isnan(value).sum(),
     "inf": lambda value: np.isinf(value).sum(),
 }
-"""What can be said about all elements together; nothing, where there are none."""
+"""Measures over all elements; empty if there are none to measure."""
 
 
 @dataclass(frozen=True)
 class Stop:
-    """A breakpoint: ``before`` judges the node that comes next, ``after`` the one that has been executed."""
+    """A breakpoint: ``before`` tests the next node, ``after`` the one that has been executed."""
 
     text: str
     before: Callable[[ExecutionPoint], bool] | None = None
@@ -50,7 +50,7 @@ class Stop:
 
 
 class Stops:
-    """Understands what can be said behind ``break``."""
+    """Parses the arguments of ``break``."""
 
     def __init__(self, bound: BoundGraph, listing: Listing) -> None:
         self._bound = bound
@@ -58,13 +58,13 @@ class Stops:
         self._nodes: list[Node] = list(bound.graph.walk())
         self._indices = {node.index for node in self._nodes}
         self._bodies: dict[str, set[int]] = {}
-        """The first nodes of the loops with an index of this name."""
+        """For each loop index name, the first nodes in the bodies of its loops."""
         for node in self._nodes:
             if isinstance(node.kind, Loop) and node.body:
                 self._bodies.setdefault(node.kind.index, set()).add(node.body[0].index)
 
     def parsed(self, text: str) -> Stop:
-        """The breakpoint that a text asks for."""
+        """The breakpoint that a text describes."""
         word, _, rest = text.partition(" ")
         rest = rest.strip()
         match word:
@@ -88,7 +88,7 @@ class Stops:
         raise RefusedError(message)
 
     def variable(self, name: str) -> str:
-        """A name, once it is known to be a variable's."""
+        """Require that a name is a variable's, and return it."""
         if name not in self._bound.vars:
             message = f"there is no variable {name!r:.60}; {nearest(name, self._bound.vars) or 'vars lists them'}"
             raise RefusedError(message)
@@ -122,7 +122,7 @@ class Stops:
         return _at(found, f"op {name}, {len(found)} node{'s' * (len(found) > 1)}")
 
     def _at_iteration(self, index: str, holds: Callable[[int], bool], text: str) -> Stop:
-        """Stops at the beginning of the iterations whose index is so."""
+        """Stop at the start of iterations whose index satisfies a condition."""
         firsts = self._bodies[index]
         return Stop(text, before=lambda p: p.node is not None and p.node.index in firsts and holds(p.indices[index]))
 
@@ -136,7 +136,7 @@ class Stops:
         return Stop(f"if {text}", after=_Written(found))
 
     def only_where(self, stop: Stop, condition: str) -> Stop:
-        """A breakpoint that stops only where a condition holds too."""
+        """Restrict a breakpoint by a condition."""
         if not condition:
             return stop
         found = parsed_condition(condition)
@@ -149,14 +149,14 @@ class Stops:
         )
 
     def _require_known(self, name: str) -> None:
-        """Refuse names that are neither those of indices nor of variables, of the graph or of a block."""
+        """Refuse names that are neither an index nor a variable, of the graph or of a block."""
         if name not in self._bodies and not any(one.rpartition(".")[2] == name for one in self._bound.vars):
             self.variable(name)
 
 
 @dataclass(frozen=True)
 class ValueCondition:
-    """A comparison of a variable with a number: of some measure of it, or else of any of its elements."""
+    """A comparison with a number: of a measure of a variable, or of any of its elements."""
 
     access: Access
     measure: Callable[[Array], Any] | None
@@ -164,14 +164,14 @@ class ValueCondition:
     limit: float
 
     def holds(self, value: Array) -> bool:
-        """Whether a value satisfies it."""
+        """Whether a value satisfies the condition."""
         number = value.astype(np.float64)
         judged = number if self.measure is None else self.measure(number)
         return bool(np.any(self.compare(judged, self.limit)))
 
 
 def parsed_condition(text: str) -> ValueCondition:
-    """The condition that a text writes.
+    """Parse a condition.
 
     >>> parsed_condition("max(h) > 3").holds(np.array([1, 4]))
     True
@@ -188,7 +188,7 @@ def parsed_condition(text: str) -> ValueCondition:
 
 @dataclass(frozen=True)
 class _Written:
-    """Judges a variable whenever a node writes it."""
+    """Tests a variable whenever a node writes it."""
 
     condition: ValueCondition
 
@@ -202,7 +202,7 @@ def _at(indices: frozenset[int], text: str) -> Stop:
 
 
 def parsed_access(text: str) -> Access:
-    """A variable or a part of it."""
+    """A variable or part of it."""
     try:
         return access_in(text.strip())
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Cache tables and auto-dim matrices: from the indices of an access to cells of grids."""
+"""Cache tables and auto-dim matrices: maps the indices of an access to cells of grids."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
@@ -12,11 +12,11 @@ from openinfer.ops import Array, OpError
 from openinfer.sim.growable import GrowableArray, Selector, filled
 
 Chosen = int | tuple[int | None, int | None]
-"""An index as evaluated: one, or the ends of a slice, which may be missing or count from the extent."""
+"""An evaluated index: a single one, or the ends of a slice, which may be missing or count from the extent."""
 
 
 class TableStorage:
-    """The storage of one persistent table. ``indices`` have a fixed order; those of auto-dim are dimensions."""
+    """The storage of one persistent table. ``indices`` have a fixed order; auto-dim indices are dimensions."""
 
     def __init__(self, variable: BoundVar, fill: Array) -> None:
         assert variable.decl is not None
@@ -28,9 +28,9 @@ class TableStorage:
         self._auto = decl.auto_dim
         self._keys = tuple(index for index in decl.table_indices if index not in decl.auto_dim)
         self._indices = decl.table_indices
-        # Without auto-dim there is one grid over all indices; with it, one matrix for each choice of the others.
+        # Without auto-dim, there is one grid over all indices; with it, one matrix for each choice of the others.
         self._grids: dict[tuple[int, ...], GrowableArray] = {}
-        # Of many matrices a step changes few; only those have something to take back.
+        # A step changes few of many matrices; only those need a rollback.
         self._born: set[tuple[int, ...]] = set()
         self._changed: set[tuple[int, ...]] = set()
         self._key_extents = (0,) * len(self._keys)
@@ -57,7 +57,7 @@ class TableStorage:
     # --- access ---------------------------------------------------------------------------------------------------
 
     def read(self, chosen: Sequence[Chosen]) -> Array:
-        """What an access names, as a copy."""
+        """Copy what an access names."""
         if not self._auto:
             grid = self._grids[()]
             return grid.read(self._selectors(chosen, grid.extents, self._indices))
@@ -69,14 +69,14 @@ class TableStorage:
         return found
 
     def _places(self, chosen: Sequence[Chosen]) -> tuple[list[Selector], list[Selector]]:
-        """The matrices that an access names, and which of their cells."""
+        """The matrices that an access names, and the cells in them."""
         keys, cells = self._split(chosen)
         picks = self._key_selectors(keys)
         # Several matrices in one tensor have the extents of the largest.
         return picks, self._cells(cells, self._common_extents(picks))
 
     def _chosen_grids(self, picks: Sequence[Selector]) -> Iterator[tuple[tuple[int, ...], GrowableArray]]:
-        """The matrices that have been written, among those chosen: far more can be chosen than there are."""
+        """The existing matrices among those selected; far more may be selected than exist."""
         one = tuple(pick for pick in picks if isinstance(pick, int))
         if len(one) == len(picks):
             if one in self._grids:
@@ -87,7 +87,7 @@ class TableStorage:
                 yield key, grid
 
     def write(self, chosen: Sequence[Chosen], value: Array) -> None:
-        """Put a value where an access says; writing past the edge grows."""
+        """Write a value to what an access names; writing past the edge grows the storage."""
         if not self._auto:
             grid = self._changing(())
             grid.write(self._selectors(chosen, grid.extents, self._indices), value)
@@ -111,7 +111,7 @@ class TableStorage:
         return (*_lengths(picks), *_lengths(where), *self._shape[len(self._auto) :])
 
     def require_room(self, chosen: Sequence[Chosen]) -> None:
-        """Refuse what is about to be written beyond the bounds of a matrix; indices of tables are judged anyway."""
+        """Refuse a write beyond the bounds of a matrix; indices of tables are checked in any case."""
         if not self._auto:
             return
         picks, where = self._places(chosen)
@@ -125,19 +125,19 @@ class TableStorage:
                 raise OpError(Code.INDEX_OUT_OF_RANGE, message)
 
     def _common_extents(self, picks: Sequence[Selector]) -> tuple[int, ...]:
-        """The extents of the largest of the chosen matrices."""
+        """The extents of the largest selected matrix."""
         found = [grid.extents for _, grid in self._chosen_grids(picks)]
         least = self._shape[: len(self._auto)]
         return tuple(max(parts) for parts in zip(least, *found, strict=True))
 
     def reset(self, chosen: Sequence[Chosen]) -> None:
-        """Back to initial: all of it, or everything under a prefix of indices."""
+        """Reset everything, or everything under a prefix of indices, to its initial value."""
         if not self._auto:
             grid = self._changing(())
             grid.reset(self._selectors(chosen, grid.extents, self._indices[: len(chosen)]))
             return
         keys, cells = self._split([*chosen, *[(None, None)] * (len(self._indices) - len(chosen))])
-        # Where no index of the matrix is given, its growth is rolled back as well.
+        # If no index of the matrix is given, its growth is reset as well.
         is_whole = not any(name in self._auto for name in self._indices[: len(chosen)])
         picks = self._key_selectors(keys)
         where = () if is_whole else self._cells(cells, self._common_extents(picks))
@@ -173,7 +173,7 @@ class TableStorage:
             raise OpError(Code.INDEX_OUT_OF_RANGE, message)
 
     def _cells(self, cells: Sequence[Chosen], extents: Sequence[int]) -> list[Selector]:
-        """Cells of a matrix: all single indices mean the matrix grown by them, otherwise rows, columns and slices."""
+        """The cells of a matrix: if all indices are single, the matrix grown by them; otherwise a selection."""
         if all(isinstance(one, int) for one in cells):
             grown: list[Selector] = []
             for axis, more in enumerate(cells):
@@ -188,7 +188,7 @@ class TableStorage:
         return [selected(one, extent) for one, extent in zip(cells, extents, strict=False)]
 
     def _changing(self, key: tuple[int, ...]) -> GrowableArray:
-        """The storage under these indices, about to be changed. An interruption after any line can be rolled back."""
+        """The storage under these indices, for modification. An interrupt after any line can be rolled back."""
         grid = self._grids.get(key)
         if grid is None:
             self._born.add(key)
@@ -199,7 +199,7 @@ class TableStorage:
     # --- steps ----------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Changes from here on can be rolled back."""
+        """Start recording changes for ``rollback``."""
         self._old_key_extents = self._key_extents
         for key in self._changed:
             self._grids[key].begin()
@@ -207,7 +207,7 @@ class TableStorage:
         self._changed.clear()
 
     def rollback(self) -> None:
-        """Take back everything since ``begin``."""
+        """Revert everything since ``begin``."""
         for key in self._born:
             self._grids.pop(key, None)
         self._key_extents = self._old_key_extents
@@ -219,16 +219,16 @@ class TableStorage:
     # --- saving ---------------------------------------------------------------------------------------------------
 
     def dump(self) -> dict[tuple[int, ...], Array]:
-        """All that is stored, by the indices that choose matrices."""
+        """All stored arrays, keyed by the indices that select matrices."""
         return {
             key: np.ascontiguousarray(grid.data)
             for key, grid in sorted(self._grids.items())
-            # A reset takes back the extents and leaves initial matrices beyond them.
+            # A reset shrinks the extents and leaves initial matrices beyond them.
             if all(part < extent for part, extent in zip(key, self._key_extents, strict=False))
         }
 
     def restore(self, saved: Mapping[tuple[int, ...], Array]) -> None:
-        """Replace everything by what ``dump`` gave."""
+        """Replace everything with the result of ``dump``."""
         self._grids = {key: self._new_grid() for key in saved}
         self._changed.clear()
         for key, data in saved.items():
@@ -261,7 +261,7 @@ class TableStorage:
 
 
 def selected(chosen: Chosen, extent: int) -> Selector:
-    """An evaluated index as cells: slices have both ends, none of them below zero."""
+    """Convert an evaluated index to cells; slices get both ends, neither below zero."""
     if isinstance(chosen, int):
         if chosen < 0:
             raise OpError(Code.NEGATIVE_INDEX, f"the index {chosen} is negative")

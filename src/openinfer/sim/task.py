@@ -1,4 +1,4 @@
-"""A task: entry is one, and so is every consumer that has been given what it awaits."""
+"""Tasks: entry is one, and so is every consumer that has received what it awaits."""
 
 from dataclasses import dataclass
 from time import perf_counter_ns
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Frame:
-    """A node that is being run or comes next, with the loops and scopes of its block around it."""
+    """A node that is running or comes next, with the loops and scopes around it in its block."""
 
     block: str
     node: Node
     indices: dict[str, int]
     ends: tuple[int, ...]
-    """Where the loops of the indices end."""
+    """The end values of the loops, in the order of the indices."""
     scopes: tuple[str, ...]
 
 
 class Task:
-    """A place in the program with what belongs to it: variables, loop indices, the blocks to return to."""
+    """A position in the program with its state: variables, loop indices, the blocks to return to."""
 
     def __init__(self, step: "RunningStep", block: str, values: "Values | Overlay") -> None:
         self.step = step
@@ -41,7 +41,7 @@ class Task:
         self.indices: dict[str, int] = {}
         self.ends: list[int] = []
         self.waiting: tuple[str, ...] = ()
-        """What entry waits for, while it does."""
+        """What entry is waiting for; empty if it is not waiting."""
         self.is_done = False
         self._callers: list[tuple[list[Instruction], int, dict[str, int], list[int]]] = []
 
@@ -49,17 +49,17 @@ class Task:
 
     @property
     def following(self) -> Instruction | None:
-        """The node that comes next."""
+        """The next node."""
         return None if self.is_done else self.upcoming()[0]
 
     @property
     def depth(self) -> int:
-        """How many branches and calls are being run."""
+        """The number of active branches and calls."""
         return len(self._callers)
 
     @property
     def frames(self) -> tuple[Frame, ...]:
-        """The branches and calls that are being run, outermost first, and the node that comes next."""
+        """The active branches and calls, outermost first, followed by the next node."""
         if self.is_done:
             return ()
         found = [
@@ -68,7 +68,7 @@ class Task:
         return tuple(Frame(one.block, one.node, indices, ends, one.scopes) for one, indices, ends in found)
 
     def upcoming(self) -> tuple[Instruction, dict[str, int], tuple[int, ...]]:
-        """The node that comes next and the loops around it, once the ways back before it have been gone."""
+        """The next node and its loop state, after taking any jumps back that come before it."""
         position, indices, ends = self.position, dict(self.indices), list(self.ends)
         while not (instruction := self.code[position]).is_event:
             loop = instruction.node.kind
@@ -115,13 +115,13 @@ class Task:
             raise located(self, instruction, error) from error
 
     def call(self, block: str, indices: dict[str, int] | None = None) -> None:
-        """Run another block and come back. Its indices are its own: those it is called with, and those of its loops."""
+        """Run another block, then return. It has its own indices: those it is called with, and those of its loops."""
         self._callers.append((self.code, self.position, self.indices, self.ends))
         self.code, self.position = self.step.program[block], 0
         self.indices, self.ends = indices or {}, []
 
     def leave(self) -> None:
-        """The end of a block."""
+        """Leave a block."""
         if not self._callers:
             self.is_done = True
             return
@@ -130,7 +130,7 @@ class Task:
     # --- yield and await ------------------------------------------------------------------------------------------
 
     def hand_over(self, variables: tuple[str, ...]) -> None:
-        """``yield``: entry gives variables to consumers; a consumer gives them back and ends."""
+        """``yield``: entry hands variables to consumers; a consumer hands them back and ends."""
         if self.block == "entry":
             self.step.hand_over(variables)
         else:
@@ -138,7 +138,7 @@ class Task:
             self.is_done = True
 
     def wait_for(self, variables: tuple[str, ...]) -> None:
-        """``await``: entry stops until consumers are done; a consumer has only been started when all is there."""
+        """``await``: entry stops until consumers are done; a consumer only starts once everything is available."""
         if self.block != "entry":
             return
         if self.step.is_ready(variables):
@@ -150,12 +150,12 @@ class Task:
             self.step.uncount_node()
 
     def original(self, name: str) -> Array:
-        """The value of a persistent variable that nothing has ever written."""
+        """The value of a persistent variable that has never been written."""
         return self.step.memory.original(name, self.sizes)
 
 
 def located(task: Task, instruction: Instruction, error: Exception) -> ExecutionError:
-    """An error while running a node: where it stands, and what it worked on."""
+    """The error of a node, with its location and operands."""
     node = instruction.node
     name = f"'{node.kind.op}'" if isinstance(node.kind, Op) else instruction.kind
     where = f"in node {node.index} ({name}) of block {instruction.block!r}"
@@ -178,7 +178,7 @@ def located(task: Task, instruction: Instruction, error: Exception) -> Execution
 
 
 def _operands(task: Task, instruction: Instruction) -> tuple[str, ...]:
-    """The shapes that the plain operands of a node have."""
+    """The shapes of a node's plain operands."""
     variables = task.step.bound.vars
     shown = []
     for text in instruction.params:

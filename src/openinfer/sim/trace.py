@@ -1,4 +1,4 @@
-"""What happened in a step: events, what they say at each level, and the documents made of them."""
+"""Traces of steps: events with the details of each level, and the documents made from them."""
 
 from array import array
 from collections.abc import Iterable, Iterator
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class _Entry(NamedTuple):
-    """An executed node, before anybody asks for it as an event."""
+    """An executed node, before it is requested as an event."""
 
     instruction: Instruction
     thread: str
@@ -49,7 +49,7 @@ class _Entry(NamedTuple):
 
 
 class _Kept:
-    """Entries in columns: a step can have a million of them, and as many objects would take a third of a gigabyte."""
+    """Entries in columns: a step may have a million, which would take a third of a gigabyte as objects."""
 
     def __init__(self) -> None:
         self._instructions: list[Instruction] = []
@@ -57,7 +57,7 @@ class _Kept:
         self._times = array("q")
         self._indices: array[int] | list[int] = array("q")
         self._names: dict[int, tuple[str, ...]] = {}
-        """By the index of a node: the indices of the loops around it."""
+        """By node index: the indices of the enclosing loops."""
         self._details: dict[int, dict[str, Any]] = {}
         self._lock = Lock()
 
@@ -65,7 +65,7 @@ class _Kept:
         return len(self._instructions)
 
     def append(self, entry: _Entry) -> None:
-        """Keep an entry. Tasks in threads of their own take turns."""
+        """Append an entry; safe to call from several threads."""
         with self._lock:
             if entry.indices:
                 self._names.setdefault(entry.instruction.node.index, tuple(entry.indices))
@@ -74,13 +74,13 @@ class _Kept:
                 self._details[len(self)] = entry.details
             self._times.extend((entry.start, entry.end))
             self._threads.append(entry.thread)
-            self._instructions.append(entry.instruction)  # last: an interruption before leaves nothing that counts
+            self._instructions.append(entry.instruction)  # last: an interrupt before this leaves no partial entry
 
     def _append_indices(self, values: Iterable[int]) -> None:
         count = len(self._indices)
         try:
             self._indices.extend(values)
-        except OverflowError:  # one of 64 bits without a sign
+        except OverflowError:  # an index beyond 63 bits
             self._indices = [*self._indices[:count], *values]
 
     def __iter__(self) -> Iterator[_Entry]:
@@ -95,14 +95,14 @@ class _Kept:
 
 @dataclass(frozen=True)
 class Recording:
-    """What is recorded of every step."""
+    """What is recorded for every step."""
 
     level: TraceLevel = TraceLevel.BASIC
     timing: bool = True
     path: str | None = None
-    """Where the trace of every step is written."""
+    """The file to which the trace of every step is written."""
     backend: Backend = HOST
-    """Whose clock counts for ops."""
+    """The backend whose clock measures ops."""
 
 
 class Recorder:
@@ -115,12 +115,12 @@ class Recorder:
         self._most = 0 if self._level is TraceLevel.OFF else MOST_EVENTS
         self.timing = recording.timing
         self.dropped = 0
-        """How many events were not kept because there were too many."""
+        """The number of events dropped because there were too many."""
         self._entries = _Kept()
         self._last: _Entry | None = None
 
     def record(self, task: "Task", instruction: Instruction, indices: dict[str, int], start: int, end: int) -> None:
-        """Note an executed node. An op took as long as the device says, where that has a clock of its own."""
+        """Record an executed node. If the device has a clock, it determines the duration of ops."""
         if self.timing and isinstance(instruction.node.kind, Op):
             taken = self._backend.taken()
             end = end if taken is None else start + taken
@@ -133,7 +133,7 @@ class Recorder:
 
     @property
     def events(self) -> list[Event]:
-        """Everything recorded, in the order of its beginning."""
+        """All recorded events, ordered by start."""
         entries = list(self._entries)
         if self.timing and any(entry.thread != "entry" for entry in entries):
             entries = sorted(entries, key=lambda entry: entry.start)
@@ -141,7 +141,7 @@ class Recorder:
 
     @property
     def last(self) -> Event:
-        """The event of the node that was executed last."""
+        """The event of the last executed node."""
         assert self._last is not None
         return self._last.event()
 
@@ -159,7 +159,7 @@ class Recorder:
         return found
 
     def _outputs(self, task: "Task", instruction: Instruction, indices: dict[str, int]) -> Iterator[dict[str, Any]]:
-        """What was written: variables, and parts of tables."""
+        """Details of what was written: variables, and parts of tables."""
         variables = Variables(self._bound, task.values, task.tables, indices, {})
         for access in instruction.writes:
             if access.bracketed or access.base in task.values:
@@ -169,7 +169,7 @@ class Recorder:
 
 
 def chrome_trace(events: list[Event]) -> dict[str, Any]:
-    """Events in the format that Perfetto and chrome://tracing open: a row for each task, scopes around nodes."""
+    """Events in the format of Perfetto and chrome://tracing: one row per task, with scopes around nodes."""
     threads = {name: number for number, name in enumerate(dict.fromkeys(["entry", *(e.thread for e in events)]), 1)}
     origin = min((event.start_ns for event in events), default=0)
     found: list[dict[str, Any]] = [
@@ -185,9 +185,9 @@ def chrome_trace(events: list[Event]) -> dict[str, Any]:
 
 
 def _row(events: list[Event], thread: int, origin: int) -> list[dict[str, Any]]:
-    """The slices of one task: nodes, and around them the blocks and scopes they are in.
+    """The slices of one task: nodes, enclosed by their blocks and scopes.
 
-    A slice stands before those inside it, which is how viewers tell the two apart where both begin at once.
+    A slice precedes those inside it, which lets viewers tell them apart if they start at the same time.
     """
     found: list[dict[str, Any]] = []
     open_: list[tuple[str, int, dict[str, Any]]] = []
@@ -211,7 +211,7 @@ def _row(events: list[Event], thread: int, origin: int) -> list[dict[str, Any]]:
 
 
 def _paths(events: list[Event]) -> Iterator[tuple[Event, list[str]]]:
-    """Each event with the regions around it, outermost first; a block that another runs is inside that one's."""
+    """Each event with its enclosing regions, outermost first; a block is inside the block that runs it."""
     callers: list[list[str]] = []
     path: list[str] = []
     before: Event | None = None

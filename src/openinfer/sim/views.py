@@ -1,4 +1,4 @@
-"""Looking into a step that is suspended: where it stands, its variables, and what a node writes."""
+"""Inspects a suspended step: its position, its variables, and what the next node writes."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -23,13 +23,13 @@ from openinfer.sim.task import Frame, Task
 
 T = TypeVar("T")
 Cells = tuple[int | slice, ...]
-"""What NumPy takes as indices."""
+"""Indices as NumPy takes them."""
 NO_INPUTS: Mapping[str, Array] = {}
 
 
 @dataclass(frozen=True)
 class Variables:
-    """The variables of a graph as one task sees them; ``inputs`` are those that wait for the next step."""
+    """The variables of a graph as one task sees them; ``inputs`` are those waiting for the next step."""
 
     bound: BoundGraph
     values: Values | Overlay
@@ -38,7 +38,7 @@ class Variables:
     inputs: Mapping[str, Array]
 
     def read(self, access: Access) -> Array:
-        """A variable or a part of it; indices that are left out choose everything. Not to be changed."""
+        """A variable or part of it; omitted indices select everything. Do not modify it."""
         if access == Access(access.base) and access.base in self.indices and access.base not in self.bound.vars:
             return index_array(self.indices[access.base])
         variable = self.variable(access.base)
@@ -51,7 +51,7 @@ class Variables:
         return _part(array, self.cells(access, array.shape))
 
     def chosen(self, access: Access, variable: BoundVar) -> tuple[Chosen, ...]:
-        """The indices of an access of a table; those that are left out choose everything."""
+        """The evaluated indices of a table access; omitted ones select everything."""
         assert variable.decl is not None
         wanted = len(variable.decl.table_indices)
         _require_indices(access, wanted)
@@ -59,7 +59,7 @@ class Variables:
         return tuple(self._chosen(index) for index in (*access.indices, *whole))
 
     def key(self, access: Access) -> MemoryKey:
-        """What the value of an access is stored under, where that is not a table."""
+        """The memory key of an access that is not to a table."""
         origin, decl = self.variable(access.base).origin, self.variable(access.base).decl
         if not isinstance(origin, FromPattern):
             return access.base
@@ -77,7 +77,7 @@ class Variables:
         return (access.base, entry)
 
     def cells(self, access: Access, shape: Sequence[int]) -> Cells:
-        """The cells that an access chooses from an array of this shape; single indices must be inside."""
+        """The cells that an access selects from an array of this shape; single indices must be in range."""
         _require_indices(access, len(shape))
         found: list[int | slice] = []
         for axis, (index, extent) in enumerate(zip(access.indices, shape, strict=False)):
@@ -89,7 +89,7 @@ class Variables:
         return tuple(found)
 
     def variable(self, name: str) -> BoundVar:
-        """A variable by its name."""
+        """A variable by name."""
         if name not in self.bound.vars:
             advice = nearest(str(name), self.bound.vars)
             raise OpError(Code.UNKNOWN_VARIABLE, f"there is no variable {name!r}", None, advice)
@@ -102,7 +102,7 @@ class Variables:
         return (start, end)
 
     def integer(self, expr: Expr) -> int:
-        """The value of an index expression: loop indices, then scalar variables, then sizes."""
+        """The value of an index expression: names are loop indices, then scalar variables, then sizes."""
         try:
             return evaluate(expr, self._lookup)
         except ZeroDivisionError:
@@ -129,15 +129,15 @@ def _require_indices(access: Access, most: int) -> None:
         raise OpError(Code.BAD_INDEXING, message)
 
 
-# --- where execution stands -------------------------------------------------------------------------------------------
+# --- the execution point ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class ExecutionPoint:
-    """Where execution stands: before which node, inside what, and the variables as they are there.
+    """The position of execution: the next node, what encloses it, and the variables at that moment.
 
-    ``frames`` are the branches that are being run, outermost first, and behind them the node that comes next; there are
-    none between steps. ``node`` is None when all nodes of a step have been executed.
+    ``frames`` are the active branches and calls, outermost first, followed by the next node; between steps there are
+    none. ``node`` is None when all nodes of a step have been executed.
     """
 
     node: Node | None
@@ -147,7 +147,7 @@ class ExecutionPoint:
 
     @property
     def thread(self) -> str:
-        """The block whose task goes on here."""
+        """The block whose task continues here."""
         return self.task.block if self.task is not None else "entry"
 
     @property
@@ -156,36 +156,36 @@ class ExecutionPoint:
         return self.variables.indices
 
     def read(self, access: Access | str) -> Array:
-        """A variable or a part of it (``h``, ``h[0]``, ``K[l, 0..3]``), as its task sees it. Not to be changed."""
+        """A variable or part of it (``h``, ``h[0]``, ``K[l, 0..3]``), as its task sees it. Do not modify it."""
         return reported(lambda: self.variables.read(self.seen(parsed(access))))
 
     def seen(self, access: Access) -> Access:
-        """An access with what the block here calls a variable of its own, as everyone calls it."""
+        """An access with the graph-wide name of a variable that is private to the current block."""
         block = self.frames[-1].block if self.frames else "entry"
         own = f"{block}.{access.base}"
         is_own = access.base not in self.variables.bound.vars and access.base not in self.indices
         return replace(access, base=own) if is_own and own in self.variables.bound.vars else access
 
     def is_at_hand(self, name: str) -> bool:
-        """Whether a variable has a value already, so that looking at it loads and makes nothing."""
+        """Whether a variable already has a value, so that reading it loads or creates nothing."""
         return name in self.variables.inputs or name in self.variables.values
 
     def set(self, name: str, value: Any) -> None:
-        """Give a volatile variable another value; the step goes on with it."""
+        """Set a volatile variable; the step continues with the new value."""
         if self.task is None:
             raise wrong_moment("no step is in progress", "begin_step() begins one")
         edit(self.task, name, value)
 
 
 def inside(task: Task) -> ExecutionPoint:
-    """The place where a task stands."""
+    """The execution point of a task."""
     frames, step = task.frames, task.step
     variables = Variables(step.bound, task.values, step.tables, frames[-1].indices if frames else {}, NO_INPUTS)
     return ExecutionPoint(frames[-1].node if frames else None, variables, task, frames)
 
 
 def parsed(access: Access | str) -> Access:
-    """An access from its text, as the language writes it."""
+    """Parse an access in the syntax of the language."""
     if isinstance(access, Access):
         return access
     try:
@@ -198,7 +198,7 @@ _OF_BLOCK = re.compile(r"\s*((?:[A-Za-z_]\w*\.(?:\d+\.)?))(?=[A-Za-z_])")
 
 
 def access_in(text: str) -> Access:
-    """What a text names, as the language writes it; variables of blocks follow these: ``layer.h[0, ]``."""
+    """Parse an access; variables of blocks are written with the block's name: ``layer.h[0, ]``."""
     block = _OF_BLOCK.match(text)
     if block is None:
         return parse_access(text)
@@ -207,7 +207,7 @@ def access_in(text: str) -> Access:
 
 
 def reported(look: Callable[[], T]) -> T:
-    """What a look at variables gives; what goes wrong becomes an error of ours."""
+    """The result of reading variables, with errors converted to ``ExecutionError``."""
     try:
         return look()
     except (OpError, SizeError) as error:
@@ -217,7 +217,7 @@ def reported(look: Callable[[], T]) -> T:
 
 
 def edit(task: Task, name: str, value: Any) -> None:
-    """Give a volatile variable of a suspended step another value, as a task sees it."""
+    """Set a volatile variable of a suspended step, as seen by a task."""
     variable = reported(lambda: inside(task).variables.variable(name))
     if task.step.is_over:
         raise wrong_moment("the step of this node has ended", None)
@@ -228,7 +228,7 @@ def edit(task: Task, name: str, value: Any) -> None:
 
 
 def require_editable(variable: BoundVar) -> None:
-    """Refuse variables that are not volatile: what others are is not for one step to change."""
+    """Refuse variables that are not volatile: other kinds are not for a single step to change."""
     is_pattern = isinstance(variable.origin, FromPattern)
     if variable.kind not in (MemoryKind.VOLATILE, MemoryKind.DYNAMIC) or is_pattern:
         kind = "a prefix table" if is_pattern else variable.kind.value
@@ -237,7 +237,7 @@ def require_editable(variable: BoundVar) -> None:
 
 
 def wrong_moment(message: str, advice: str | None) -> ExecutionError:
-    """An error about something that cannot be done now."""
+    """An error for a call that is not possible now."""
     return ExecutionError(Diagnostic(Code.WRONG_MOMENT, message, None, advice))
 
 
@@ -246,22 +246,22 @@ def wrong_moment(message: str, advice: str | None) -> ExecutionError:
 
 @dataclass(frozen=True)
 class Write:
-    """Something that a node writes, and what was there before.
+    """A pending write of a node, with the previous value.
 
-    Arrays are never changed in place, so keeping the one before costs nothing; of a table only the part is copied.
+    Arrays are never modified in place, so keeping the previous one costs nothing; of a table, only the part is copied.
     """
 
     access: Access
     key: MemoryKey
     before: Array | None
-    """None where the variable had no value yet in this step; it then had its initial one."""
+    """None if the variable had no value in this step yet, and so its initial one."""
     cells: Cells = ()
     chosen: tuple[Chosen, ...] | None = None
     """The indices of a table; None for other variables."""
     extents: tuple[int, ...] = ()
 
     def after(self, task: Task) -> Array | None:
-        """What has been written; None for a temporary whose shape is not known yet."""
+        """What was written; None for a temporary whose shape is not known yet."""
         if self.chosen is not None:
             return task.tables[self.access.base].read(self.chosen)
         try:
@@ -270,7 +270,7 @@ class Write:
             return None
 
     def is_change(self, task: Task) -> bool:
-        """Whether the node left another value than it found."""
+        """Whether the node changed the value."""
         if self.chosen is not None:
             same_extents = task.tables[self.access.base].shape_of(()) == self.extents
             return not same_extents or not same_bits(self.before, self.after(task))
@@ -285,7 +285,7 @@ class Write:
 
 
 def pending_writes(task: Task) -> tuple[Write, ...]:
-    """What the node that a task runs next is going to write. What is wrong with it is left to the node to report."""
+    """What a task's next node is going to write. Errors are left for the node to report."""
     if task.is_done:
         return ()
     instruction, indices, _ = task.upcoming()
@@ -314,7 +314,7 @@ def _pending(variables: Variables, access: Access) -> Write:
 
 
 def same_bits(first: Array | None, second: Array | None) -> bool:
-    """Whether two arrays are the same to the last bit: a NaN is like itself, and -0.0 is not like 0.0."""
+    """Whether two arrays are equal bit by bit: NaN equals itself, and -0.0 differs from 0.0."""
     if first is second:
         return True
     if first is None or second is None:
