@@ -171,7 +171,7 @@ PROGRAM_BUGS = (
         "            variables.bring_home(name, node.index)\n"
         "        variables.spare(current.guests(written))\n"
         "        scalars = variables.scalars(kind.start, kind.end)\n"
-        "        # The index shadows an outer one of the same name: copy what the outer one selects while it is visible.\n"
+        "        # The index shadows an outer one of the same name: copy what that one selects while it is visible.\n"
         "        variables.spare(current.chosen_by(kind.index))\n"
         "        loops, self._place.loops = self._place.loops, (*self._place.loops, kind)\n"
         "        with self._emission.body() as body:\n",
@@ -179,7 +179,7 @@ PROGRAM_BUGS = (
         "            variables.bring_home(name, node.index)\n"
         "        variables.spare(current.guests(written))\n"
         "        scalars = variables.scalars(kind.start, kind.end)\n"
-        "        # The index shadows an outer one of the same name: copy what the outer one selects while it is visible.\n"
+        "        # The index shadows an outer one of the same name: copy what that one selects while it is visible.\n"
         "        variables.spare(current.chosen_by(kind.index))\n"
         "        loops, self._place.loops = self._place.loops, (*self._place.loops, kind)\n"
         "        with self._emission.body() as body:\n"

@@ -251,7 +251,7 @@ class _Lowering:
             variables.bring_home(name, node.index)
         variables.spare(current.guests(written))
         scalars = variables.scalars(kind.start, kind.end)
-        # The index shadows an outer one of the same name: copy what the outer one selects while it is visible.
+        # The index shadows an outer one of the same name: copy what that one selects while it is visible.
         variables.spare(current.chosen_by(kind.index))
         loops, self._place.loops = self._place.loops, (*self._place.loops, kind)
         with self._emission.body() as body:
