@@ -1,4 +1,4 @@
-"""The command line. Everything it does goes through public names of the other packages."""
+"""The command line. It uses only public names of the other packages."""
 
 from openinfer.cli.app import main
 

@@ -1,6 +1,6 @@
 """The ``openinfer`` command: one small function per subcommand.
 
-Exit status: 0 good, 1 the input is wrong, 2 wrong usage.
+Exit status: 0 success, 1 invalid input, 2 wrong usage.
 """
 
 import signal
@@ -37,7 +37,7 @@ from openinfer.oinf.terminal import close_quietly, open_closed_streams, output_f
 
 
 def _unwrapped(command: Callable[..., object]) -> str:
-    """The docstring of a command with each paragraph in one line, which the terminal's width then breaks."""
+    """The docstring of a command with each paragraph on one line, to be wrapped to the width of the terminal."""
     return "\n\n".join(" ".join(part.split()) for part in (command.__doc__ or "").split("\n\n"))
 
 
@@ -52,7 +52,7 @@ for command in (
     *(check, run, step, studio, trace, trace_diff, synth, bench, serve, batch, split, fmt, draw),
     *(import_model, inspect, verify, pack, quantize, ops, devices, explain, demo, lsp, dap),
 ):
-    name = "import" if command is import_model else None  # the word is Python's
+    name = "import" if command is import_model else None  # import is a keyword of Python
     app.command(name, help=_unwrapped(command))(command)
 app.add_typer(convert)
 
@@ -95,7 +95,7 @@ def main() -> int:
 
 @contextmanager
 def _cleaning_up_when_terminated() -> Iterator[None]:
-    """A signal that asks the command to end removes its temporary files first, as Ctrl-C does."""
+    """Exit on termination signals as on Ctrl-C, so that temporary files are removed."""
 
     def leave(number: int, _frame: object) -> None:
         sys.exit(128 + number)
@@ -113,7 +113,7 @@ def _cleaning_up_when_terminated() -> Iterator[None]:
 
 
 def print_diagnostics(diagnostics: Iterable[Diagnostic]) -> None:
-    """Show diagnostics on standard error, coloured on a terminal. If it cannot be written, nothing can be shown."""
+    """Print diagnostics on standard error, coloured on a terminal. If it cannot be written, nothing can be shown."""
     for diagnostic in diagnostics:
         first, _, rest = diagnostic.render().partition("\n")
         kind, _, message = first.partition(": ")

@@ -1,7 +1,7 @@
 """Arrays in ``.npy`` and ``.npz`` files: opened without trusting them, written whole or not at all.
 
-NumPy's files have no bf16, no f8 and no type narrower than a byte. Those values are written as f32 and as int8 or
-uint8, which hold them exactly, and ``--input`` reads back exactly.
+NumPy's formats have no bf16, no f8 and no type narrower than a byte. Such values are written as f32, int8 or uint8,
+which hold them exactly, and ``--input`` reads them back exactly.
 """
 
 import io
@@ -25,7 +25,7 @@ _NPZ = ".npz"
 
 
 def split_place(text: str) -> tuple[str, str | None]:
-    """A path, and the name of an array in it where the path is an archive's.
+    """A path and, if it is that of an archive, the name of an array in it.
 
     >>> split_place("runs/a.npz:x"), split_place("x.npy")
     (('runs/a.npz', 'x'), ('x.npy', None))
@@ -35,7 +35,7 @@ def split_place(text: str) -> tuple[str, str | None]:
 
 
 def is_archive(path: str) -> bool:
-    """Whether a file holds several arrays, by its name."""
+    """Whether a file is an archive of several arrays, by its name."""
     return path.lower().endswith(_NPZ)
 
 
@@ -43,9 +43,9 @@ def is_archive(path: str) -> bool:
 
 
 def open_array(path: str, key: str | None, default_key: str, resources: ExitStack) -> SourceTensor:
-    """An array in a file, not yet read; of an archive the one called ``key``, else ``default_key``, else the only one.
+    """Open an array without reading it; of an archive the one called ``key``, else ``default_key``, else the only one.
 
-    Nothing but the header is looked at, and the file must be as long as that says.
+    Only the header is read, and the file must be exactly as long as it says.
     """
     found = _member(path, key, default_key, resources) if is_archive(path) else _open_npy(path, resources)
     if found.read is None:
@@ -94,7 +94,7 @@ def _row_major(read: ReadElements, shape: tuple[int, ...]) -> ReadElements:
 
 
 def storable(array: Array) -> Array:
-    """The same values in a type that NumPy's files have.
+    """The same values in a type that NumPy's formats have.
 
     >>> import ml_dtypes
     >>> storable(np.array([1.5, 2], ml_dtypes.bfloat16)).dtype, storable(np.array([1], ml_dtypes.int4)).dtype
@@ -107,7 +107,7 @@ def storable(array: Array) -> Array:
 
 
 def require_writable(path: str) -> None:
-    """Refuse a place where no file can be written, before the work whose result goes there."""
+    """Reject a path that cannot be written, before the work whose result goes there."""
     try:
         target = os.path.realpath(path)
         require_replaceable(target)
@@ -119,7 +119,7 @@ def require_writable(path: str) -> None:
 
 
 def write_array(path: str, array: Array) -> None:
-    """An ``.npy`` file of an array."""
+    """Write an array to an ``.npy`` file."""
     stored = np.ascontiguousarray(storable(array)).reshape(array.shape)
     with atomic_file(path) as sink:
         sink.write(_npy_header(stored))
@@ -127,12 +127,12 @@ def write_array(path: str, array: Array) -> None:
 
 
 def write_archive(path: str, arrays: Mapping[str, Array]) -> None:
-    """An ``.npz`` file of named arrays; the same arrays always give the same bytes."""
+    """Write named arrays to an ``.npz`` file; the same arrays always give the same bytes."""
     sink = io.BytesIO()
     with zipfile.ZipFile(sink, "w", zipfile.ZIP_STORED) as archive:
         for name, array in arrays.items():
             stored = np.ascontiguousarray(storable(array)).reshape(array.shape)
-            member = zipfile.ZipInfo(f"{name}.npy")  # its date is 1980, whatever the clock says
+            member = zipfile.ZipInfo(f"{name}.npy")  # dated 1980, whatever the clock says
             with archive.open(member, "w", force_zip64=True) as stream:
                 stream.write(_npy_header(stored))
                 stream.write(stored.reshape(-1).view(np.uint8).data)

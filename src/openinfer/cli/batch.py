@@ -1,4 +1,4 @@
-"""``openinfer batch``: a graph over the rows of files."""
+"""``openinfer batch``: run a graph over the rows of files."""
 
 import glob
 import json
@@ -17,7 +17,7 @@ from openinfer.errors import BatchError, Code, Diagnostic, counted
 
 
 class EngineChoice(StrEnum):
-    """Where a run is."""
+    """Where a run executes."""
 
     LOCAL = "local"
     RAY = "ray"

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 _HEADS = ("kernel", "nodes", "calls", "time", "share", "operations", "bytes", "GFLOP/s", "GB/s", "roofline", "bound")
 _TO_THE_LEFT = ("kernel", "nodes", "bound")
 _MOST_NODES = 8
-"""The most nodes of a kernel that are listed; the facts have them all."""
+"""The most nodes of a kernel to list; the facts contain all of them."""
 
 
 class TableOrder(StrEnum):
-    """What comes first in the table."""
+    """The order of the table."""
 
     TIME = "time"
     SHARE = "share"
@@ -124,7 +124,7 @@ def _passes(arch: "DeviceArch", threads: int | None) -> "Passes":
 
 
 def _first_inputs(plan: "Plan", texts: list[str] | None) -> Mapping[str, Any]:
-    """The inputs of a first step: those given, and made up ones."""
+    """The inputs of a first step, given or made up."""
     from openinfer.cli.compiled import made_up
     from openinfer.cli.feeds import parsed_inputs
     from openinfer.cli.inputs import InputSource
@@ -152,7 +152,7 @@ def _write(profile: "Profile", path: str, progress: Progress) -> None:
     progress.written.append(path)
 
 
-# --- what is said about it --------------------------------------------------------------------------------------------
+# --- report -----------------------------------------------------------------------------------------------------------
 
 
 def _print(profile: "Profile", *, by_node: bool, sort: TableOrder, top: int | None) -> None:
@@ -169,7 +169,7 @@ def _print(profile: "Profile", *, by_node: bool, sort: TableOrder, top: int | No
 
 
 def ordered(kernels: "Sequence[KernelProfile]", sort: TableOrder) -> "list[KernelProfile]":
-    """Kernels in the order of a table."""
+    """Kernels in the order of the table."""
     match sort:
         case TableOrder.TIME:
             return sorted(kernels, key=lambda one: -one.seconds)
@@ -228,7 +228,7 @@ def _short(profile: "Profile", one: "KernelProfile") -> str:
 
 
 def _print_table(rows: Sequence[tuple[str, ...]]) -> None:
-    """A table on a terminal; elsewhere lines, whatever their length, so that a program can search them."""
+    """A table on a terminal; elsewhere lines of any length, so that a program can search them."""
     if not rows:
         typer.echo("no kernels")
     elif sys.stdout.isatty():
@@ -275,7 +275,7 @@ def advice(profile: "Profile") -> str:
 
 
 def time_text(seconds: float) -> str:
-    """A time with three digits.
+    """A time with three significant digits.
 
     >>> time_text(0.0123456), time_text(2.5e-6)
     ('12.3 ms', '2.5 us')

@@ -1,4 +1,4 @@
-"""What ``openinfer synth`` needs of the simulator: values for the self-test, and a comparison with compiled code."""
+"""What ``openinfer synth`` needs of the simulator: self-test values, and a comparison with compiled code."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,21 +29,21 @@ class SimulatedStep:
     outputs: Mapping[str, Any]
     seconds: float
     begins: bool = False
-    """Whether it begins with the initial state, as the first of several steps at other sizes does."""
+    """Whether it starts from the initial state, as the first of several steps at other sizes does."""
     refused: Code | None = None
-    """Why there is no such step, which then has no outputs."""
+    """Why the step is refused and has no outputs."""
     is_trial: bool = False
     """Whether it only tries sizes below their bounds."""
 
     def golden(self) -> Golden:
-        """The step for a self-test."""
+        """The step as data of a self-test."""
         return Golden(self.inputs, self.outputs, begins=self.begins, is_refused=self.refused is not None)
 
 
 def simulated(
     executor: Executor, outputs: Sequence[str], inputs: Iterable[str] | None, steps: int | None, progress: Progress
 ) -> list[SimulatedStep]:
-    """Steps of the simulator, from a fresh start; inputs that are not given are made up.
+    """Run steps in the simulator from a fresh start; inputs that are not given are made up.
 
     Dynamic sizes that the given inputs leave open are at their bounds. After that, the steps run again from a fresh
     start at sizes below the bounds, at 1 and at 0, as far as the graph has a result for them.
@@ -58,13 +58,13 @@ def simulated(
             done = [run.step(number, first, advance) for number in range(count)]
             for sizes in others:
                 done += run.trial(count, sizes, advance)
-        # Where a failed step is not rolled back, nothing can be said of the steps after it.
+        # Where a failed step is not rolled back, nothing is known about later steps: refused ones come last.
         return sorted(done, key=lambda one: one.refused is not None)
 
 
 @dataclass(frozen=True)
 class _Simulation:
-    """The simulator's side of the steps."""
+    """Runs the steps in the simulator."""
 
     executor: Executor
     source: InputSource
@@ -82,7 +82,7 @@ class _Simulation:
         return SimulatedStep(inputs, {name: self.executor.fetch(name) for name in self.outputs}, seconds)
 
     def trial(self, count: int, sizes: Mapping[str, int], advance: Callable[[], None]) -> Iterator[SimulatedStep]:
-        """Steps at other sizes, up to the first that is refused; none where inputs have no shape at these sizes."""
+        """Steps at other sizes, up to the first that is refused; none if an input has no shape at these sizes."""
         self.executor.reset()
         for number in range(count):
             try:
@@ -93,14 +93,14 @@ class _Simulation:
                 done = self.step(number, sizes, advance)
             except ExecutionError as error:
                 self.progress.is_inside_step = False
-                if number == 0:  # later ones depend on the steps before them, and refused steps come last
+                if number == 0:  # later ones depend on earlier steps, and refused steps come last
                     yield SimulatedStep(inputs, {}, 0.0, begins=True, refused=error.diagnostics[0].code, is_trial=True)
                 return
             yield replace(done, begins=number == 0, is_trial=True)
 
 
 def made_up(bound: BoundGraph, given: Mapping[str, Feed]) -> dict[str, Feed]:
-    """Values for the inputs that have none: random floats; zeros for all else, which as positions always exist."""
+    """Values for the inputs that have none: random floats, otherwise zeros, which are valid as positions."""
     return {
         one.name: Generated("randn" if one.dtype.kind == "float" else "zeros")
         for one in bound.vars.values()
@@ -109,7 +109,7 @@ def made_up(bound: BoundGraph, given: Mapping[str, Feed]) -> dict[str, Feed]:
 
 
 def require_runnable(arch: DeviceArch) -> None:
-    """Refuse to run code here that is for another machine; which devices a driver has, it says itself."""
+    """Reject code for another machine; drivers themselves report which devices they have."""
     if arch.api in ("cuda", "vulkan"):
         return
     known = [target.isa for target in runnable()]
@@ -122,7 +122,7 @@ def require_runnable(arch: DeviceArch) -> None:
 
 
 def rerun(module: CompiledModule, steps: Sequence[SimulatedStep]) -> list[SimulatedStep]:
-    """The same steps with the results of compiled code, which others are then compared with."""
+    """The same steps with the results of compiled code, as a reference for other code."""
     found = []
     for step in steps:
         if step.begins:
@@ -137,7 +137,7 @@ def rerun(module: CompiledModule, steps: Sequence[SimulatedStep]) -> list[Simula
 
 
 def compared(module: CompiledModule, steps: Sequence[SimulatedStep], tolerance: float) -> dict[str, Any]:
-    """Run the same steps in compiled code, and say by how much results differ."""
+    """Run the same steps in compiled code, and report how far results differ."""
     worst: dict[str, dict[str, Any]] = {}
     seconds: list[float] = []
     unrefused: list[int] = []
@@ -167,7 +167,7 @@ def compared(module: CompiledModule, steps: Sequence[SimulatedStep], tolerance: 
 
 
 def _refusal(module: CompiledModule) -> Code | None:
-    """Why compiled code refuses a step; None if it does not."""
+    """Why compiled code refuses a step, or None if it does not."""
     try:
         module.run_step()
     except ExecutionError as error:
@@ -182,7 +182,7 @@ def _timed(step: Callable[[], None]) -> float:
 
 
 def difference(expected: Any, actual: Any, tolerance: float) -> dict[str, Any]:
-    """By how much two arrays differ at most, and whether that is within a tolerance.
+    """The largest difference between two arrays, and whether it is within a tolerance.
 
     >>> difference(np.array([1.0, 2.0]), np.array([1.0, 2.5]), 1e-3)["largest"]
     0.5
@@ -209,7 +209,7 @@ def _badness(found: Mapping[str, Any]) -> tuple[bool, float]:
 
 
 def run_text(facts: Mapping[str, Any]) -> str:
-    """The comparison, for people."""
+    """The comparison as text."""
     count, is_simulated = facts["steps"], facts["against"] == "simulator"
     other = "simulated" if is_simulated else "in C"
     times = f"{facts['compiled_seconds'] * 1e3:.3f} ms compiled, {facts['simulator_seconds'] * 1e3:.3f} ms {other}"

@@ -1,4 +1,4 @@
-"""``openinfer devices``: the descriptions that come with OpenInfer, and that of this machine."""
+"""``openinfer devices``: the descriptions shipped with OpenInfer, and that of this machine."""
 
 import json
 import sys
@@ -39,7 +39,7 @@ def devices(
         message = "--api needs --detect"
         raise typer.BadParameter(message)
     with errors_as_json() if as_json else nullcontext():
-        # Here, not above: the other commands need no device descriptions.
+        # Imported here because the other commands need no device descriptions.
         from openinfer.synth.devices.description import DeviceArch, device_schema
 
         if detect:
@@ -56,7 +56,7 @@ def devices(
 
 
 def device_called(name: str) -> "DeviceArch":
-    """A device by the name of a shipped description, ``host``, or a path to a file that ends in ``.json``."""
+    """A device by the name of a shipped description, ``host``, or the path of a ``.json`` file."""
     from openinfer.synth.devices.description import DeviceArch
 
     return DeviceArch.called(name)
@@ -88,7 +88,7 @@ def _print_all(*, as_json: bool) -> None:
 
 
 def _target(arch: "DeviceArch") -> str:
-    """What is written for a device; nothing yet for some."""
+    """The languages generated for a device; some have none yet."""
     languages = {"cuda": "CUDA, C", "vulkan": "GLSL, C", "vhdl": "VHDL, C"}
     if arch.api in languages:
         return languages[arch.api]

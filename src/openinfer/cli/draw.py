@@ -1,4 +1,4 @@
-"""``openinfer draw``: a picture of a graph, by way of Graphviz."""
+"""``openinfer draw``: a picture of a graph, rendered by Graphviz."""
 
 import shutil
 import subprocess
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 TIMEOUT_SECONDS = 60
 LARGE = 60
-"""The most nodes of a graph that ``--collapse auto`` leaves open."""
+"""The most nodes of a graph that ``--collapse auto`` leaves expanded."""
 INSTALL_HELP = "install Graphviz, for example: apt-get install graphviz; or write a .dot file"
 _BEGINNINGS = {"svg": (b"<?xml", b"<svg"), "png": (b"\x89PNG\r\n\x1a\n",), "pdf": (b"%PDF-",)}
-"""How a picture of each format begins."""
+"""The first bytes of a picture in each format."""
 
 
 def draw(
@@ -59,7 +59,7 @@ def draw(
     if form not in ("dot", *_BEGINNINGS):
         message = f"cannot tell the kind of picture from {output!r}; the name must end in .svg, .png, .pdf or .dot"
         raise typer.BadParameter(message, param_hint="--output")
-    # Here, not above: the other commands need neither the parser nor its grammar.
+    # Imported here because the other commands need neither the parser nor its grammar.
     from openinfer.ir.dot import graph_dot
     from openinfer.lang import load_graph
     from openinfer.oinf.atomic import atomic_file
@@ -77,7 +77,7 @@ def draw(
 def _options(
     graph: "Graph", model: str | None, size: list[str] | None, collapse: list[str], column: int | None, *, folds: bool
 ) -> "DotOptions":
-    """What the options of the command ask for; with a model or sizes, the graph is bound to them."""
+    """The drawing options; with a model or sizes, the graph is bound to them."""
     from openinfer.ir.dot_sheet import DotOptions
 
     types: Mapping[str, str] = {}
@@ -107,7 +107,7 @@ def _collapsed(graph: "Graph", wanted: list[str]) -> frozenset[str]:
 
 
 def render(dot_text: str, form: str) -> bytes:
-    """The picture that Graphviz makes of a DOT text: ``svg``, ``png`` or ``pdf``."""
+    """Render a DOT text with Graphviz as ``svg``, ``png`` or ``pdf``."""
     program = shutil.which("dot")
     if program is None:
         raise OpenInferError(Diagnostic(Code.MISSING_TOOL, "there is no program 'dot' on the PATH", help=INSTALL_HELP))

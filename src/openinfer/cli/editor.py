@@ -1,4 +1,4 @@
-"""``openinfer lsp`` and ``openinfer dap``: what editors start, on standard input and output."""
+"""``openinfer lsp`` and ``openinfer dap``: the servers that editors start, on standard input and output."""
 
 from typing import TYPE_CHECKING
 
@@ -33,18 +33,18 @@ def dap() -> None:
     import os
     import sys
 
-    # Here, not above: the other commands need neither the simulator nor the parser.
+    # Imported here because the other commands need neither the simulator nor the parser.
     from openinfer.dap.adapter import Adapter
     from openinfer.dap.channel import Channel
 
     sink = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever prints must not come between messages
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # stray prints must not come between messages
     with sink:
         Adapter(Channel(sys.stdin.buffer, sink), _session).serve()
 
 
 def _session(asked: "LaunchRequest") -> "DebugSession":
-    """What a client wants to debug, completed by what the graph's project says."""
+    """The session for a launch request, completed from the graph's project."""
     import typer
 
     from openinfer.cli.inputs import prepared

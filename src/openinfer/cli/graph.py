@@ -68,7 +68,7 @@ def _checked(path: str, model_path: str | None, sizes: Mapping[str, int], *, str
         found, problems = _structure(path, strict=strict)
         if _has_errors(problems):
             return _Report(problems)
-        # Here, not above: fmt and graph need no op records.
+        # Imported here because fmt and graph need no op records.
         from openinfer.check import check as checked
         from openinfer.check.without_model import without_what_a_model_gives
 
@@ -117,7 +117,7 @@ def _text(path: str) -> str:
 
 
 def _holds_json(path: str, text: str) -> bool:
-    """JSON is told by the file's name, and on standard input by its first character."""
+    """Whether a text is JSON: by the file name, or on standard input by its first character."""
     return text.lstrip().startswith("{") if path == "-" else is_json(path)
 
 
@@ -166,7 +166,7 @@ def _deliver(path: str, text: str, formatted: str, *, only_check: bool, diff: bo
 
 
 def _print(text: str) -> None:
-    """Text on standard output, in UTF-8 wherever we are: source files are."""
+    """Print text as UTF-8 in every locale, because source files are UTF-8."""
     typer.echo(text.encode("utf-8"), nl=False)
 
 
@@ -197,9 +197,9 @@ def schema(output: Output = None) -> None:
 
 
 def loaded_graph(path: str) -> Graph:
-    """The graph of a file, or of standard input where the path is ``-``; its errors are raised together.
+    """The graph of a file, or of standard input if the path is ``-``; all errors are raised together.
 
-    Ops that there are not can be drawn and written as JSON; what runs them refuses them.
+    Graphs with unknown ops can be drawn and written as JSON; whatever runs them rejects them.
     """
     text = _text(path)
     if _holds_json(path, text):

@@ -1,4 +1,4 @@
-"""Graphs made ready to run from options, and the inputs of their steps: what ``run``, ``trace`` and ``step`` share."""
+"""Prepares graphs and the inputs of their steps from options, for ``run``, ``trace`` and ``step``."""
 
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
@@ -35,7 +35,7 @@ def prepared(
     device: str = Device.CPU,
     compare: str | None = None,
 ) -> "tuple[Executor, InputSource]":
-    """A graph file made ready to run, and what to insert before each of its steps.
+    """Prepare a graph file to run, and the inputs to insert before each of its steps.
 
     ``sizes`` and ``inputs`` are the texts of the options; without a ``level`` the environment decides on the trace.
     """
@@ -57,7 +57,7 @@ def prepared(
 
 
 def _simulated_device(name: str) -> "Device | DeviceArch":
-    """What the simulator runs on; the CPU needs no description."""
+    """The device to simulate; the CPU needs no description."""
     if name in (Device.CPU, "host"):
         return Device.CPU
     from openinfer.cli.devices import device_called
@@ -68,8 +68,8 @@ def _simulated_device(name: str) -> "Device | DeviceArch":
 class InputSource:
     """The inputs of every step of a bound graph.
 
-    An input that is generated has the sizes that ``--size`` or the other inputs of the step give, else their bounds.
-    Files stay open until the source is closed; it is a context manager.
+    A generated input has the sizes that ``--size`` or the other inputs of the step give, else their bounds. Files stay
+    open until the source is closed; it is a context manager.
     """
 
     def __init__(self, bound: BoundGraph, feeds: Mapping[str, Feed]) -> None:
@@ -84,19 +84,19 @@ class InputSource:
 
     @property
     def steps(self) -> int | None:
-        """For how many steps there are values, where an input has a slice for each; None is for any number."""
+        """The number of steps that there are values for, if an input has a slice for each; None for any number."""
         return min((one.steps for one in self._supplies.values() if one.steps is not None), default=None)
 
     def open_sizes(self) -> dict[str, int]:
-        """The dynamic sizes of inputs that no value decides, with their bounds."""
+        """The dynamic sizes of inputs that no value determines, with their bounds."""
         used = {name for one in self._supplies for dim in self._bound.vars[one].dims or () for name in names(dim)}
         known = self._agreed().dynamic
         return {name: bound for name, bound in self._bound.bounds.items() if name in used and name not in known}
 
     def values(self, step: int, chosen: Mapping[str, int] | None = None) -> dict[str, Any]:
-        """What to insert before a step; steps are counted from 0.
+        """The inputs to insert before a step; steps are counted from 0.
 
-        Sizes that the values do not decide are as ``chosen``, else at their bounds.
+        Sizes that the values do not determine are as ``chosen``, else at their bounds.
         """
         sizes = self._agreed()
         known = {**self._bound.bounds, **(chosen or {}), **sizes.dynamic}
@@ -110,14 +110,14 @@ class InputSource:
             raise ExecutionError(Diagnostic(Code.OUT_OF_MEMORY, message)) from error
 
     def _agreed(self) -> StepSizes:
-        """The sizes that the values with shapes of their own say, which must fit and agree."""
+        """The sizes given by values with shapes of their own, which must fit and agree."""
         sizes = StepSizes(self._bound)
         shapes = {name: one.shape for name, one in self._supplies.items() if one.shape is not None}
         sizes.agree_together(shapes, complete=False)
         return sizes
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         self._resources.close()
 
     def __enter__(self) -> Self:

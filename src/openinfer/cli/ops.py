@@ -1,4 +1,4 @@
-"""``openinfer ops``: what ops there are, and how each one is used."""
+"""``openinfer ops``: which ops there are, and how each one is used."""
 
 import json
 import sys
@@ -18,7 +18,7 @@ def ops(
     as_json: Annotated[bool, typer.Option("--json", help="Print facts for a program.")] = False,
 ) -> None:
     """List the operators, or show one: how it is written, what it computes, its inputs, parameters and dtypes."""
-    # Here, not above: the other commands need no op records.
+    # Imported here because the other commands need no op records.
     from openinfer.ops.catalogue import families, op_facts, op_markdown
 
     if name is None:
@@ -65,7 +65,7 @@ def _rows(members: "list[OpRecord]") -> list[tuple[str, str, str]]:
 
 
 def _print_families(found: "dict[str, list[OpRecord]]") -> None:
-    """Tables on a terminal; elsewhere lines, whatever their length, so that a program can search them."""
+    """Tables on a terminal; elsewhere lines of any length, so that a program can search them."""
     if sys.stdout.isatty():
         from rich import box
         from rich.console import Console

@@ -1,4 +1,4 @@
-"""Options that several commands have. Light: importing it loads neither the parser nor the simulator."""
+"""Options that several commands share. Light: importing it loads neither the parser nor the simulator."""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -72,7 +72,7 @@ SchedulerOption = Annotated[
 
 
 class Level(StrEnum):
-    """How much of a step is recorded; the names of the simulator's own levels."""
+    """How much of a step is recorded, by the names of the simulator's own levels."""
 
     OFF = "off"
     BASIC = "basic"

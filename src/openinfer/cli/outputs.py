@@ -1,7 +1,7 @@
-"""``--output NAME[=@FILE]``: what is kept of a run, shown, and written when all of it is there.
+"""``--output NAME[=@FILE]``: values of a run that are kept, shown, and written once all of them exist.
 
-``@y.npy`` holds the value after the last step; ``@y.npy[]`` the values of all steps, one behind the other along a new
-first axis. Several outputs may share an ``.npz``, each under its variable's name or the one behind a colon.
+``@y.npy`` holds the value after the last step; ``@y.npy[]`` the values of all steps, stacked along a new first axis.
+Several outputs may share an ``.npz``, each under its variable's name or the name after a colon.
 """
 
 import json
@@ -34,7 +34,7 @@ class Wanted:
 
 
 def parsed_outputs(texts: Iterable[str] | None, state_path: str | None = None) -> list[Wanted]:
-    """Outputs from ``NAME`` and ``NAME=@FILE`` options; a malformed one is wrong usage.
+    """Parse ``NAME`` and ``NAME=@FILE`` options; a malformed one is wrong usage.
 
     >>> parsed_outputs(["y", "z=@z.npz:last"])[1]
     Wanted(name='z', path='z.npz', key='last', stacked=False)
@@ -56,7 +56,7 @@ def parsed_outputs(texts: Iterable[str] | None, state_path: str | None = None) -
 
 
 def _require_apart(wanted: Iterable[Wanted], state_path: str | None) -> None:
-    """Refuse to write two things to one place, whichever way it is spelled."""
+    """Reject two outputs with the same destination, however it is spelled."""
     state = [] if state_path is None else [(_real(state_path), "")]
     places = [(_real(one.path), one.key) for one in wanted if one.path is not None] + state
     for place, count in Counter(places).items():
@@ -76,7 +76,7 @@ def _bad_option(message: str) -> typer.BadParameter:
 
 
 def default_outputs(bound: BoundGraph) -> list[Wanted]:
-    """What the graph gives back."""
+    """What the graph returns."""
     return [Wanted(name) for name in bound.output_names]
 
 
@@ -89,7 +89,7 @@ class Kept:
     values: list[Array] = field(default_factory=list)
 
     def keep(self, executor: Executor) -> None:
-        """Take the value after a step."""
+        """Keep the value after a step."""
         if not self.wanted.stacked:
             self.values.clear()
         value = executor.fetch(self.wanted.name)
@@ -101,11 +101,11 @@ class Kept:
 
     @property
     def array(self) -> Array:
-        """The last value, or all of them."""
+        """The last value, or all of them stacked."""
         return np.stack(self.values) if self.wanted.stacked else self.values[-1]
 
     def facts(self) -> dict[str, Any]:
-        """What it is, with statistics, as plain values."""
+        """The value with its statistics, as plain values."""
         array = self.array
         found = {"name": self.wanted.name, "dtype": self.dtype, "shape": list(array.shape), **statistics(array)}
         if self.wanted.path is not None:
@@ -113,7 +113,7 @@ class Kept:
         return found
 
     def line(self) -> str:
-        """What it is, for people."""
+        """The value as a line of text."""
         facts = self.facts()
         numbers = [f"{name} {_short(facts[name])}" for name in ("min", "max", "mean") if facts[name] is not None]
         numbers += [f"{name} {facts[name]}" for name in ("nan", "inf") if facts[name]]
@@ -127,7 +127,7 @@ def _short(value: float | str) -> str:
 
 
 class Results:
-    """Everything that is kept of a run: outputs, and persistent memory where it is to be saved."""
+    """Everything that is kept of a run: outputs, and persistent memory if it is to be saved."""
 
     def __init__(self, executor: Executor, wanted: list[Wanted], state_path: str | None) -> None:
         self._executor = executor
@@ -140,13 +140,13 @@ class Results:
         self._nodes: list[int] = []
 
     def keep(self, _step: int) -> None:
-        """Take the values after a step."""
+        """Keep the values after a step."""
         for one in self._kept:
             one.keep(self._executor)
         self._nodes.append(len(self._executor.events) + self._executor.dropped_events)
 
     def write(self) -> Iterator[str]:
-        """Write the files one by one, each complete or not at all; gives the path of each that is there."""
+        """Write the files one by one, each completely or not at all; yields the path of each finished file."""
         archives: dict[str, dict[str, Array]] = {}
         for one in self._kept:
             path = one.wanted.path
@@ -163,7 +163,7 @@ class Results:
             yield self._state_path
 
     def facts(self, seconds: list[float]) -> dict[str, Any]:
-        """The run as plain values. How many nodes were executed is known only where they were recorded."""
+        """The run as plain values. The number of executed nodes is known only if they were recorded."""
         bound = self._executor.bound
         return {
             "ok": True,
@@ -178,11 +178,11 @@ class Results:
         }
 
     def json(self, seconds: list[float]) -> str:
-        """The run for programs."""
+        """The run as JSON."""
         return json.dumps(self.facts(seconds), indent=2, allow_nan=False)
 
     def text(self, seconds: list[float]) -> str:
-        """The run for people."""
+        """The run as text."""
         lines = [one.line() for one in self._kept]
         lines += [f"state -> {self._state_path}"] if self._state_path is not None else []
         count = len(seconds)

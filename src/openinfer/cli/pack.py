@@ -1,4 +1,4 @@
-"""``openinfer pack``: weights of other formats into a model file."""
+"""``openinfer pack``: pack weights of other formats into a model file."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""``openinfer quantize``: a float graph as one of 8-bit integers, with scales from samples."""
+"""``openinfer quantize``: turn a float graph into one of 8-bit integers, with scales from samples."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -55,7 +55,7 @@ def quantize(
     The graph runs on the samples to find the range of each value; what happens to every layer and output is reported.
     A graph with persistent variables takes the samples as steps, in order.
     """
-    # Here, not above: the other commands need neither the simulator nor its op records.
+    # Imported here because the other commands need neither the simulator nor its op records.
     from openinfer.quantizing import quantize as quantized
 
     report = quantized(

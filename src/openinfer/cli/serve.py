@@ -1,4 +1,4 @@
-"""``openinfer serve``: a graph, or a folder of models, as a server."""
+"""``openinfer serve``: serve a graph, or a folder of models."""
 
 import logging
 import os
@@ -74,7 +74,7 @@ NodeTraces = Annotated[
 
 
 class LogLevel(StrEnum):
-    """What is logged."""
+    """What to log."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -167,7 +167,7 @@ def serve(
 
 
 def _require_fitting(source: str, given: Mapping[str, str | None]) -> None:
-    """Refuse options that would be ignored, and a name that no request can have."""
+    """Reject options that would be ignored, and names that no request can have."""
     named, name = [option for option, value in given.items() if value is not None], given["--name"]
     message, advice = "", None
     if named and Path(source).is_dir():
@@ -195,7 +195,7 @@ def _telemetry(spans: "TelemetryOptions", log: "EventLog") -> "Telemetry":
 
 
 def missing_extra(error: ModuleNotFoundError, extra: str) -> MissingExtraError:
-    """What is said where the packages of an extra are not installed; an error of our own stays what it is."""
+    """The error for missing packages of an extra; a missing module of our own is raised as it is."""
     if error.name is None or error.name.partition(".")[0] == "openinfer":
         raise error
     message = f"this needs the package {error.name.partition('.')[0]!r}, which is not installed"

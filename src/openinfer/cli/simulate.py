@@ -1,4 +1,4 @@
-"""``openinfer run``: steps of a graph, with inputs from files or made up, and outputs into files."""
+"""``openinfer run``: run steps of a graph, with inputs from files or made up, and outputs to files."""
 
 import os
 from contextlib import nullcontext
@@ -30,7 +30,7 @@ TraceLevelOption = Annotated[Level | None, typer.Option("--trace-level", help="H
 
 
 class ComparedWith(StrEnum):
-    """What nodes are compared with."""
+    """The reference that nodes are compared with."""
 
     CPU = "cpu"
 
@@ -68,7 +68,7 @@ def run(
     """
     progress = Progress()
     with errors_as_json() if as_json else nullcontext(), guarded(progress):
-        # Here, not above: the other commands need neither the simulator nor its op records.
+        # Imported here because the other commands need neither the simulator nor its op records.
         from openinfer.cli.inputs import prepared
         from openinfer.cli.outputs import Results, default_outputs, parsed_outputs
 

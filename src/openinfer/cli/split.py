@@ -1,4 +1,4 @@
-"""``openinfer split``: a graph as stages of a pipeline."""
+"""``openinfer split``: split a graph into stages of a pipeline."""
 
 import json
 from contextlib import nullcontext

@@ -1,4 +1,4 @@
-"""Looking into synthesis: ``--stop-after`` and ``--print-after`` a step of the pipeline."""
+"""``--stop-after`` and ``--print-after``: inspect synthesis after a step of the pipeline."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ PrintAfter = Annotated[
 
 @dataclass
 class Looking:
-    """Where the pipeline is looked at, and what was seen."""
+    """Where to inspect the pipeline, and what was seen."""
 
     stop: "Stage | None"
     wanted: frozenset["Stage"]
@@ -34,7 +34,7 @@ class Looking:
 
     @classmethod
     def called(cls, stop: str | None, shown: Iterable[str] | None) -> "Looking":
-        """Options as steps of the pipeline; one that does not exist is an error that lists them."""
+        """Parse options to steps of the pipeline; one that does not exist is an error that lists them."""
         from openinfer.synth.pipeline import Stage, stage_called
 
         names = list(shown or ())
@@ -43,7 +43,7 @@ class Looking:
         return cls(last, frozenset(wanted | ({last} if last is not None else set())))
 
     def through(self, pipeline: "Iterable[StageResult]") -> "Plan | None":
-        """Run the pipeline, as far as wanted; the plan, if it came to one."""
+        """Run the pipeline as far as wanted, and return the plan if it gets that far."""
         for reached in pipeline:
             if reached.stage in self.wanted:
                 self.seen[reached.stage.value] = reached.text()
@@ -52,12 +52,12 @@ class Looking:
         return None
 
     def refuse(self, others: Mapping[str, bool]) -> None:
-        """Options that need all steps make no sense with a stop."""
+        """Reject options that need the steps after the stop."""
         needless = [name for name, is_given in others.items() if is_given]
         if self.stop is not None and self.stop != "emit" and needless:
             message = f"nothing is left to do for {', '.join(needless)} after {self.stop.value!r}"
             raise typer.BadParameter(message, param_hint="--stop-after")
 
     def text(self) -> str:
-        """What was seen, for people."""
+        """What was seen, as text."""
         return "\n\n".join(f"--- after {stage} ---\n{text.rstrip()}" for stage, text in self.seen.items())

@@ -1,4 +1,4 @@
-"""``openinfer step``: the debugger in a terminal, or fed with commands from a pipe."""
+"""``openinfer step``: the debugger, in a terminal or with commands from a pipe."""
 
 import os
 import shutil
@@ -37,7 +37,7 @@ _STYLES: dict[str, dict[str, Any]] = {
     "error": {"fg": typer.colors.RED},
 }
 _WHOLE = ("error", "text")
-"""Styles of lines that are not cut."""
+"""Styles of lines that are not truncated."""
 _NARROWEST = 20
 
 
@@ -60,7 +60,7 @@ def step(
     if graph == "-":
         message = "standard input is where commands come from; name a file"
         raise typer.BadParameter(message, param_hint="GRAPH")
-    # Here, not above: the other commands need neither the simulator nor its op records.
+    # Imported here because the other commands need neither the simulator nor its op records.
     from openinfer.cli.inputs import prepared
     from openinfer.sim import TraceLevel
     from openinfer.sim.debugger import Debugger
@@ -81,7 +81,7 @@ def step(
 
 
 def _converse(debugger: "Debugger") -> None:
-    """Ask for commands until there are no more."""
+    """Prompt for commands until there are no more."""
     from openinfer.sim.debugger import PROMPT
 
     _lenient(sys.stdin)
@@ -99,7 +99,7 @@ def _converse(debugger: "Debugger") -> None:
 
 
 def _follow(debugger: "Debugger", script: Iterable[str]) -> None:
-    """Obey commands that are there already, showing each before its answer."""
+    """Execute commands from a pipe, showing each before its answer."""
     from openinfer.sim.debugger import PROMPT
 
     _lenient(sys.stdin)
@@ -125,14 +125,14 @@ def _follow(debugger: "Debugger", script: Iterable[str]) -> None:
 
 
 def _lenient(stream: object) -> None:
-    """Bytes that are no text must not end a session."""
+    """Replace bytes that are not text, which must not end a session."""
     if isinstance(stream, TextIOWrapper):
         stream.reconfigure(errors="replace")
 
 
 @contextmanager
 def _interruptible(interrupt: Callable[[], None]) -> Iterator[None]:
-    """Ctrl-C calls a function."""
+    """Call a function on Ctrl-C."""
     previous = signal.signal(signal.SIGINT, lambda _number, _frame: interrupt())
     try:
         yield
@@ -141,7 +141,7 @@ def _interruptible(interrupt: Callable[[], None]) -> Iterator[None]:
 
 
 def _edit_lines(debugger: "Debugger") -> None:
-    """Line editing, history and completion, where Python has been built with them."""
+    """Line editing, history and completion, if Python was built with them."""
     try:
         import readline
     except ImportError:
@@ -157,7 +157,7 @@ def _edit_lines(debugger: "Debugger") -> None:
 
 
 def _value(variable: "BoundVar", text: str, shape: "Shape") -> Any:
-    """A value for ``edit`` in one of the forms of ``--input``."""
+    """A value for ``edit``, in one of the forms of ``--input``."""
     from openinfer.cli.feeds import parsed_inputs, supply
     from openinfer.sim.commands import RefusedError
 
@@ -188,6 +188,6 @@ def _cut(text: str, width: int | None) -> str:
 
 
 def _encodable(text: str) -> str:
-    """A text with what the output cannot say escaped."""
+    """A text in which characters that the output cannot encode are escaped."""
     encoding = sys.stdout.encoding or "utf-8"
     return text.encode(encoding, "backslashreplace").decode(encoding)

@@ -1,4 +1,4 @@
-"""Running several steps from a command: how many, a progress bar over them, and what Ctrl-C leaves behind."""
+"""Runs several steps for a command: how many, with a progress bar, and what Ctrl-C leaves behind."""
 
 import json
 import sys
@@ -22,11 +22,11 @@ INTERRUPTED = 130
 
 @dataclass
 class Progress:
-    """How far a command has come, for the message that says where it was interrupted."""
+    """How far a command has come, for the message when it is interrupted."""
 
     steps: int = 0
     seconds: list[float] = field(default_factory=list)
-    """How long each finished step took."""
+    """The time of each finished step."""
     written: list[str] = field(default_factory=list)
     is_inside_step: bool = False
     """Whether a step has begun and not ended."""
@@ -38,7 +38,7 @@ class Progress:
 
 @contextmanager
 def guarded(progress: Progress) -> Iterator[None]:
-    """Ctrl-C ends the command with a message and its own exit status; a lack of memory is an error like others."""
+    """Ctrl-C ends the command with a message and its own exit status; a lack of memory is an ordinary error."""
     try:
         yield
     except KeyboardInterrupt as error:
@@ -51,7 +51,7 @@ def guarded(progress: Progress) -> Iterator[None]:
 
 @contextmanager
 def errors_as_json() -> Iterator[None]:
-    """Errors go to standard output as facts for a program; the exit status is 1 all the same."""
+    """Print errors to standard output as facts for a program; the exit status is still 1."""
     try:
         yield
     except OpenInferError as error:
@@ -61,7 +61,7 @@ def errors_as_json() -> Iterator[None]:
 
 
 def step_count(source: "InputSource", wanted: int | None) -> int:
-    """How many steps to run: as many as asked for, else as there are slices of inputs, else one."""
+    """The number of steps to run: as requested, else one per slice of the inputs, else one."""
     available = source.steps
     if available is None:
         return 1 if wanted is None else wanted
@@ -90,7 +90,7 @@ def run_steps(
 
 @contextmanager
 def step_bar(total: int) -> Iterator[Callable[[], None]]:
-    """A function to be told of each step done; draws on standard error if that is a terminal."""
+    """Yields a function to call after each step; draws on standard error if that is a terminal."""
     with progress_bar("steps") as update:
         done = 0
 
@@ -105,7 +105,7 @@ def step_bar(total: int) -> Iterator[Callable[[], None]]:
 
 @contextmanager
 def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A function to be told how much is done, and of how much; draws on standard error if that is a terminal."""
+    """Yields a function to call with the amount done and the total; draws on standard error if that is a terminal."""
     if not sys.stderr.isatty():
         yield lambda _done, _total: None
         return

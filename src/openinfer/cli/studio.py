@@ -79,8 +79,8 @@ def opened_workspace(
     device: str = "host",
     steps: int = 1,
 ) -> "Workspace":
-    """What the page is about, from the options of the command."""
-    # Here, not above: the other commands need none of this.
+    """The workspace of the page, from the options of the command."""
+    # Imported here because the other commands need none of this.
     from openinfer.cli.devices import device_called
     from openinfer.cli.feeds import parsed_inputs
     from openinfer.lang.source import is_json, load_graph, read_source
@@ -103,7 +103,7 @@ def opened_workspace(
 
 
 def _made_inputs(bound: "BoundGraph", texts: Sequence[str]) -> "Inputs":
-    """The inputs that texts give; those that they leave out are made up."""
+    """The inputs that texts give; missing ones are made up."""
     from openinfer.cli.compiled import made_up
     from openinfer.cli.feeds import parsed_inputs
     from openinfer.cli.inputs import InputSource

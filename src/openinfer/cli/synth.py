@@ -1,4 +1,4 @@
-"""``openinfer synth``: a graph and a model into a folder of source code, with a report on how it came out."""
+"""``openinfer synth``: generate a folder of source code from a graph and a model, with a report on the result."""
 
 import json
 from contextlib import ExitStack, nullcontext
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class WeightsChoice(StrEnum):
-    """Where generated code has its weights."""
+    """Where generated code keeps its weights."""
 
     FILE = "file"
     ARRAY = "array"
@@ -59,7 +59,7 @@ NoSchedule = Annotated[bool, typer.Option("--no-schedule", help="Plain loops: no
 
 
 class AllowChoice(StrEnum):
-    """What is faster and less exact, and done only where it is allowed."""
+    """Computations that are faster but less exact, and used only where they are allowed."""
 
     WINOGRAD = "winograd"
 
@@ -89,7 +89,7 @@ TraceFile = Annotated[
 
 
 class RunReference(StrEnum):
-    """What the results of compiled code are compared with."""
+    """The reference for the results of compiled code."""
 
     SIMULATOR = "simulator"
     C = "c"
@@ -194,7 +194,7 @@ def synth(
 
 @dataclass(frozen=True)
 class _Work:
-    """A graph and what it is bound to, for synthesis and simulation alike."""
+    """A graph and what it is bound to, for both synthesis and simulation."""
 
     graph: "Graph"
     model: ModelLoader | None
@@ -204,7 +204,7 @@ class _Work:
     def plan(
         self, arch: "DeviceArch", name: str, weights: WeightsChoice, passes: "Passes", looking: Looking
     ) -> "Plan | None":
-        # Here, not above: the other commands need no passes and no op records.
+        # Imported here because the other commands need no passes and no op records.
         from openinfer.synth.pipeline import Synthesizer
 
         synthesizer = Synthesizer.from_arch(arch, name=name, passes=passes, weights=weights.value)
@@ -250,7 +250,7 @@ def _built(plan: "Plan", values: "list[SimulatedStep] | None", tolerance: float,
 
 
 def project_called(name: str | None, graph: str) -> str:
-    """The name of the project: the one given, which must be fit, else the nearest to the graph file's."""
+    """The name of the project: the one given, which must be valid, else one close to the name of the graph file."""
     from openinfer.synth.targets.cstyle.names import project_name
 
     if name is None:
@@ -262,7 +262,7 @@ def project_called(name: str | None, graph: str) -> str:
 
 
 def _passes(arch: "DeviceArch", threads: int | None, *, simplifies: bool, fuses: bool, schedules: bool) -> "Passes":
-    """The passes that options and the device's preferences leave."""
+    """The passes that remain after the options and the device's preferences."""
     from openinfer.synth.targets.cpu.divide import Divide
     from openinfer.synth.targets.target import NODE_BY_NODE, Passes
 
@@ -272,7 +272,7 @@ def _passes(arch: "DeviceArch", threads: int | None, *, simplifies: bool, fuses:
 
 
 def _allowing(passes: "Passes", allowed: list[AllowChoice]) -> "Passes":
-    """Passes that may also do what options allow."""
+    """Passes that may also do what the options allow."""
     from openinfer.synth.targets.target import Allowed
 
     return replace(passes, allow=passes.allow | {Allowed(one.value) for one in allowed})
@@ -292,7 +292,7 @@ def _require_arena(plan: "Plan", most: int) -> None:
     raise GraphError(Diagnostic(Code.NOT_SYNTHESIZED, message, None, advice, notes))
 
 
-# --- what is said about it --------------------------------------------------------------------------------------------
+# --- report -----------------------------------------------------------------------------------------------------------
 
 
 def _picture(plan: "Plan") -> str:
@@ -304,7 +304,7 @@ def _picture(plan: "Plan") -> str:
 
 
 def _sizes(folder: Path, written: list[Path]) -> dict[str, int]:
-    """The files that were written, and how large they are."""
+    """The written files and their sizes."""
     return {path.relative_to(folder).as_posix(): path.stat().st_size for path in sorted(written)}
 
 

@@ -1,4 +1,4 @@
-"""``openinfer trace`` and ``trace-diff``: what a step did, and where two runs part."""
+"""``openinfer trace`` and ``trace-diff``: what a step did, and where two runs diverge."""
 
 import json
 from contextlib import nullcontext
@@ -37,7 +37,7 @@ _MOST_NAMED = 10
 
 
 class Format(StrEnum):
-    """What a trace is written as."""
+    """The file format of a trace."""
 
     JSON = "json"
     CHROME = "chrome"
@@ -73,7 +73,7 @@ def trace(
     level = _recorded(steps, step, level)
     progress = Progress()
     with guarded(progress):
-        # Here, not above: the other commands need neither the simulator nor its op records.
+        # Imported here because the other commands need neither the simulator nor its op records.
         from openinfer.cli.inputs import prepared
 
         executor, source = prepared(
@@ -101,7 +101,7 @@ def trace(
 
 
 def _recorded(steps: int | None, step: int | None, level: Level | None) -> Level:
-    """The level that was asked for, here or in the environment; a step or level that cannot be is wrong usage."""
+    """The requested level, from the option or the environment; an impossible step or level is wrong usage."""
     if level is Level.OFF:
         message = "'off' records nothing"
         raise typer.BadParameter(message, param_hint="--level")

@@ -1,4 +1,4 @@
-"""``--tune`` and its kin: tiles chosen by measuring, and files of what was measured."""
+"""``--tune`` and related options: tiles chosen by measuring, and files of measurements."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -38,7 +38,7 @@ NoTuned = Annotated[
 
 @dataclass(frozen=True)
 class Tuning:
-    """The options: whether to measure, how long, and which file has choices."""
+    """The options: whether to measure, for how long, and the file with choices."""
 
     measures: bool
     seconds: float
@@ -47,7 +47,7 @@ class Tuning:
 
     @contextmanager
     def passes(self, passes: "Passes") -> "Iterator[Passes]":
-        """The passes that the options ask for. What is found is written at once, product by product."""
+        """The passes that the options ask for. Measured choices are written at once, product by product."""
         from openinfer.synth.tuning.records import Tuned
 
         if self.is_off and (self.measures or self.file is not None):
@@ -95,7 +95,7 @@ class Tuning:
 
 
 def _found(measured: "Sequence[Record]", path: Path) -> str:
-    """What measuring came to, and how to use it again."""
+    """A summary of the measurements, and how to use them again."""
     if not measured:
         return "tiles: nothing to measure; products are small, dynamic, or known"
     better = sum(record.choice is not None for record in measured)

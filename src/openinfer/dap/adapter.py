@@ -1,6 +1,6 @@
 """The debug adapter: requests in, responses and events out.
 
-A run goes on in a thread of its own, so that the client can pause it.
+A run has a thread of its own, so that the client can pause it.
 """
 
 import threading
@@ -15,7 +15,7 @@ from openinfer.sim.commands import RefusedError
 from openinfer.sim.stepper import Halt
 
 SessionMaker = Callable[["LaunchRequest"], DebugSession]
-"""What makes a session of what a client asks for."""
+"""Makes a session from a launch request."""
 
 CAPABILITIES = {
     "supportsConfigurationDoneRequest": True,
@@ -37,7 +37,7 @@ CAPABILITIES = {
 
 @dataclass(frozen=True)
 class LaunchRequest:
-    """What a client wants to debug; what it leaves out comes from the graph's comment or its project file."""
+    """What a client wants to debug; omitted values come from the graph's comment or its project file."""
 
     graph: str
     model: str | None
@@ -48,7 +48,7 @@ class LaunchRequest:
 
 
 class Adapter:
-    """Answers one client until it goes away."""
+    """Serves one client until it disconnects."""
 
     def __init__(self, channel: Channel, launch: SessionMaker) -> None:
         self._channel = channel
@@ -103,7 +103,7 @@ class Adapter:
         }
 
     def serve(self) -> None:
-        """Answer until the client goes away."""
+        """Answer requests until the client disconnects."""
         while not self._is_over:
             try:
                 request = self._channel.read()
@@ -136,7 +136,7 @@ class Adapter:
             self._afterwards[command]()
         return None
 
-    # --- beginning and end ----------------------------------------------------------------------------------------
+    # --- start and end --------------------------------------------------------------------------------------------
 
     @property
     def _ready(self) -> DebugSession:
@@ -147,7 +147,7 @@ class Adapter:
 
     @property
     def _stopped(self) -> DebugSession:
-        """The session, where it does not run."""
+        """The session, which must not be running."""
         session = self._ready
         if self._is_running:
             message = "the graph is running; pause it first"
@@ -179,7 +179,7 @@ class Adapter:
         )
 
     def _begin(self) -> None:
-        """Everything is set: stop before the first node, or run."""
+        """Configuration is done: stop before the first node, or run."""
         if self._session is None:
             return None
         if self._stops_on_entry:
@@ -211,7 +211,7 @@ class Adapter:
             return {"dataId": None, "description": "only changes of whole variables can be waited for"}
         return {"dataId": name, "description": f"{name} changes", "accessTypes": ["write"]}
 
-    # --- looking --------------------------------------------------------------------------------------------------
+    # --- inspection -----------------------------------------------------------------------------------------------
 
     def _stack_trace(self, given: dict[str, Any]) -> dict[str, Any]:
         frames = self._stopped.frames()
@@ -241,7 +241,7 @@ class Adapter:
     # --- moving ---------------------------------------------------------------------------------------------------
 
     def _go(self, move: Callable[[], Halt], reason: str) -> None:
-        """Be ready to go on; the run begins when the request has been answered."""
+        """Prepare a run; it starts once the request has been answered."""
         session = self._stopped
         if session.is_finished:
             message = "all steps are done"
@@ -259,7 +259,7 @@ class Adapter:
 
     def _run(self, session: DebugSession, move: Callable[[], Halt], reason: str) -> None:
         halt = session.moved(move)
-        self._is_running = False  # before the client hears of it and asks
+        self._is_running = False  # set before the client is told and asks
         for line in session.returned(halt):
             self._channel.event("output", category="stdout", output=f"{line}\n")
         if halt.error is not None:
@@ -286,7 +286,7 @@ class Adapter:
             return
         try:
             self._session.stepper.interrupt()
-        except KeyboardInterrupt:  # it has come to its end meanwhile, or was asked already
+        except KeyboardInterrupt:  # it has ended meanwhile, or is interrupted already
             return
 
     def _pause_and_wait(self) -> None:

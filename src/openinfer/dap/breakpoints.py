@@ -14,7 +14,7 @@ from openinfer.sim.views import ExecutionPoint
 
 @dataclass
 class _Hits:
-    """A breakpoint that counts how often it was met, and stops from a number on."""
+    """A breakpoint with a hit count: it stops from the given hit on."""
 
     stop: Stop
     least: int
@@ -36,7 +36,7 @@ class _Hits:
 
 
 class Breakpoints:
-    """The breakpoints of a client, which are the stops of a stepper."""
+    """The breakpoints of a client, set as stops of a stepper."""
 
     def __init__(self, stepper: Stepper, stops: Stops, listing: Listing) -> None:
         self._stepper = stepper
@@ -46,7 +46,7 @@ class Breakpoints:
         self._number = 0
 
     def set_lines(self, asked: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The breakpoints of the source: all that there are, in place of those before."""
+        """Set all line breakpoints, in place of the previous ones."""
         return self._replaced("lines", asked, self._line)
 
     def _line(self, asked: dict[str, Any]) -> tuple[Stop, int | None]:
@@ -55,22 +55,22 @@ class Breakpoints:
         return self._stops.parsed(f"line {max(line, 0)}"), None if first is None else self._listing.line_of(first)
 
     def set_ops(self, asked: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Breakpoints on ops by their names."""
+        """Set all breakpoints on ops, by name."""
         return self._replaced("ops", asked, lambda one: (self._stops.parsed(f"op {one['name']}"), None))
 
     def set_changes(self, asked: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Breakpoints on variables that change."""
+        """Set all breakpoints on changes of variables."""
         return self._replaced("changes", asked, lambda one: (self._stops.parsed(f"change {one['dataId']}"), None))
 
     def set_filters(self, filters: list[str]) -> list[dict[str, Any]]:
-        """Breakpoints on values that are not finite."""
+        """Set the breakpoints on values that are not finite."""
         asked = [{"filter": one} for one in filters]
         return self._replaced("filters", asked, lambda one: (self._stops.parsed(str(one["filter"])), None))
 
     def _replaced(
         self, group: str, asked: list[dict[str, Any]], parse: Callable[[dict[str, Any]], tuple[Stop, int | None]]
     ) -> list[dict[str, Any]]:
-        """Set the breakpoints of a group in place of those before, all at once: the graph may be running."""
+        """Replace the breakpoints of a group, all at once because the graph may be running."""
         kept: dict[int, _Hits] = {}
         answers: list[dict[str, Any]] = []
         for one in asked:
@@ -87,7 +87,7 @@ class Breakpoints:
         return answers
 
     def hold_at(self, place: ExecutionPoint) -> bool:
-        """Whether one holds before the node at a place; one that cannot be judged does."""
+        """Whether a breakpoint stops before the node at a place; one that cannot be evaluated does."""
 
         def holds(stop: Stop) -> bool:
             try:
@@ -95,11 +95,11 @@ class Breakpoints:
             except ExecutionError:
                 return True
 
-        held = [holds(one) for one in self._stepper.stops.values()]  # all of them: some count
+        held = [holds(one) for one in self._stepper.stops.values()]  # evaluate all of them: some count
         return any(held)
 
     def count_again(self) -> None:
-        """The run begins again, and so do hit counts."""
+        """Reset the hit counts, because the run begins again."""
         for hits in (one for group in self._set.values() for one in group.values()):
             hits.met = 0
 
@@ -109,7 +109,7 @@ def _said(asked: dict[str, Any], key: str) -> str:
 
 
 def _least(asked: dict[str, Any]) -> int:
-    """From which time on a breakpoint stops."""
+    """The hit from which on a breakpoint stops."""
     text = _said(asked, "hitCondition").removeprefix(">=").strip() or "1"
     if not text.isdecimal():
         message = f"the number of times is {text!r:.40}, which is no number"

@@ -1,4 +1,4 @@
-"""Messages of the protocol on two streams: JSON behind a header with its length."""
+"""Messages of the protocol on two streams: JSON after a header with its length."""
 
 import json
 import threading
@@ -9,7 +9,7 @@ _MOST_HEADER = 1 << 12
 
 
 class ProtocolError(Exception):
-    """What came through the channel is no message."""
+    """The channel received something that is not a message."""
 
 
 class Channel:
@@ -28,7 +28,7 @@ class Channel:
         self._sent = 0
 
     def read(self) -> dict[str, Any] | None:
-        """The next message; None where there are no more."""
+        """The next message, or None if there are no more."""
         length = self._header()
         if length is None:
             return None
@@ -62,7 +62,7 @@ class Channel:
         return length
 
     def event(self, name: str, **body: Any) -> None:
-        """Tell the client what has happened."""
+        """Send an event to the client."""
         self._send({"type": "event", "event": name, "body": body})
 
     def respond(self, request: dict[str, Any], body: dict[str, Any] | None = None) -> None:
@@ -70,7 +70,7 @@ class Channel:
         self._send({**_answer(request), "success": True, "body": body or {}})
 
     def refuse(self, request: dict[str, Any], message: str) -> None:
-        """Answer a request that cannot be obeyed."""
+        """Answer a request with an error."""
         error = {"id": 1, "format": "{text}", "variables": {"text": message}, "showUser": True}
         self._send({**_answer(request), "success": False, "message": message, "body": {"error": error}})
 

@@ -1,4 +1,4 @@
-"""A graph that an editor steps through: moves, frames, values, and the way back."""
+"""A graph that an editor steps through: moves, frames, values, and stepping back."""
 
 from collections.abc import Callable, Mapping
 from os.path import realpath
@@ -21,7 +21,7 @@ THREAD = 1
 
 
 class DebugSession:
-    """What stands behind the requests of a client, once it has launched a graph."""
+    """The state behind a client's requests, once it has launched a graph."""
 
     def __init__(self, executor: Executor, inputs: Inputs, steps: int, path: str, state: str | None = None) -> None:
         self._executor = executor
@@ -34,7 +34,7 @@ class DebugSession:
         self.values = ValueTrees()
         self.stepper.restart()
 
-    # --- where it stands ------------------------------------------------------------------------------------------
+    # --- position -------------------------------------------------------------------------------------------------
 
     @property
     def is_finished(self) -> bool:
@@ -42,14 +42,14 @@ class DebugSession:
         return self.stepper.is_finished
 
     def source(self) -> dict[str, Any]:
-        """The source of the graph: its file, or the canonical text of one that is no text."""
+        """The source of the graph: its file, or canonical text if the file is not text."""
         name = self._path.replace("\\", "/").rpartition("/")[2]
         if self._path.lower().endswith(".json"):
             return {"name": f"{name} (canonical text)", "sourceReference": 1}
         return {"name": name, "path": self._path}
 
     def is_source(self, source: Mapping[str, Any]) -> bool:
-        """Whether a source that a client names is the graph's, by whatever path."""
+        """Whether a source that a client names is that of the graph, by any path."""
         own = self.source().get("path")
         if own is None:
             return bool(source.get("sourceReference"))
@@ -57,7 +57,7 @@ class DebugSession:
         return isinstance(path, str) and realpath(path) == realpath(own)
 
     def frames(self) -> list[dict[str, Any]]:
-        """The blocks that are being run, the innermost first, each with the line of its node."""
+        """The blocks being executed, innermost first, each with the line of its node."""
         place = self._executor.place
         found = []
         for number, frame in enumerate(place.frames):
@@ -84,7 +84,7 @@ class DebugSession:
         return self.values.scopes(self._executor.place, block)
 
     def variables(self, number: int, start: int, count: int) -> list[dict[str, Any]]:
-        """What is below a scope or an array."""
+        """The children of a scope or an array."""
         return self.values.children(self._executor.place, number, start, count)
 
     def evaluate(self, text: str) -> dict[str, Any]:
@@ -92,11 +92,11 @@ class DebugSession:
         return self.values.evaluated(self._executor.place, text)
 
     def set_variable(self, number: int, name: str, text: str) -> str:
-        """Give a variable below a number another value; its new value as text."""
+        """Set a variable below a number, and return its new value as text."""
         return self.set_value(str(self.values.access(number, name)), text)
 
     def set_value(self, target: str, text: str) -> str:
-        """Give a variable, or a part of it, another value; its new value as text."""
+        """Set a variable or a part of it, and return its new value as text."""
         access = self._executor.place.seen(parsed_access(target))
         variable = self._bound.vars[self._stops.variable(access.base)]
         require_editable(variable)
@@ -112,17 +112,17 @@ class DebugSession:
         return brief(variable, self._executor.place.read(access))
 
     def is_at_breakpoint(self) -> bool:
-        """Whether a breakpoint holds where the run begins."""
+        """Whether a breakpoint stops at the current position."""
         return self.breakpoints.hold_at(self._executor.place)
 
     def variable_named(self, name: str) -> str | None:
-        """A variable whose changes can be waited for; None for anything else."""
+        """The name of a variable whose changes can be watched, else None."""
         return name if name in self._bound.vars else None
 
     # --- moving ---------------------------------------------------------------------------------------------------
 
     def moved(self, move: Callable[[], Halt]) -> Halt:
-        """Go on; nodes that only declare a variable are passed, as nothing can be seen there."""
+        """Execute a move; declarations are passed, as there is nothing to see at them."""
         self.values.forget()
         halt = move()
         while not halt.is_notable and not self.is_finished and self._declares():
@@ -134,7 +134,7 @@ class DebugSession:
         return node is not None and isinstance(node.kind, Assign)
 
     def back(self) -> None:
-        """Be before the node that was executed last, where there is one."""
+        """Return to before the last executed node, if there is one."""
         self.values.forget()
         position = self._before(self.stepper.position)
         while position is not None:
@@ -142,7 +142,7 @@ class DebugSession:
             position = self._before(position) if self._declares() else None
 
     def back_to_breakpoint(self) -> None:
-        """Be at the last node before this one on which a breakpoint is set, or at the beginning."""
+        """Return to the last earlier node that has a breakpoint, or to the beginning."""
         self.values.forget()
         position = self._before(self.stepper.position)
         while position is not None:
@@ -160,13 +160,13 @@ class DebugSession:
         return RunPosition(position.done - 1, max(0, nodes - 1))
 
     def restart(self) -> None:
-        """Be at the beginning; breakpoints count from there again."""
+        """Return to the beginning and reset the hit counts."""
         self.values.forget()
         self.breakpoints.count_again()
         self.stepper.restart()
 
     def returned(self, halt: Halt) -> list[str]:
-        """What steps that have ended returned, as lines."""
+        """What the steps that have ended returned, as lines."""
         if not halt.ended:
             return []
         values = [f"{name}: {brief(self._bound.vars[name], value)}" for name, value in halt.returned.items()]

@@ -1,6 +1,6 @@
-"""Variables as trees: scopes of a frame, arrays that open into their parts.
+"""Variables as trees: scopes of a frame, and arrays that expand into their parts.
 
-What can be opened has a number, until the run goes on.
+Whatever can be expanded has a number, which is valid until the run continues.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from openinfer.sim.stops import parsed_access
 from openinfer.sim.views import ExecutionPoint
 
 MOST_CHILDREN = 1000
-"""How many parts of an array are shown where the client does not say how many it wants."""
+"""The most parts of an array that are shown if the client does not ask for a number."""
 
 
 @dataclass(frozen=True)
@@ -28,12 +28,12 @@ class FrameScope:
     title: str
     kind: MemoryKind | None
     block: str
-    """For the variables of a block of its own; empty for those that all blocks share."""
+    """The block that the variables are local to; empty for those that all blocks share."""
 
 
 @dataclass(frozen=True)
 class ArrayPart:
-    """A variable, or what is left of it after some of its indices."""
+    """A variable, or what is left of it after some indices."""
 
     variable: BoundVar
     name: str
@@ -50,22 +50,22 @@ INDICES = FrameScope("Loop indices and sizes", None, "")
 
 
 class ValueTrees:
-    """Numbers for what a client can open, and what it finds there."""
+    """Numbers for what a client can expand, and its children."""
 
     def __init__(self) -> None:
         self._shown: list[FrameScope | ArrayPart] = []
 
     def forget(self) -> None:
-        """The run goes on: the numbers mean nothing any more."""
+        """Invalidate all numbers, because the run continues."""
         self._shown.clear()
 
     def number(self, shown: FrameScope | ArrayPart) -> int:
-        """A number for something that can be opened."""
+        """Assign a number to something that can be expanded."""
         self._shown.append(shown)
         return len(self._shown)
 
     def shown(self, number: int) -> FrameScope | ArrayPart:
-        """What a number stands for."""
+        """What a number refers to."""
         if not 1 <= number <= len(self._shown):
             message = "these variables are not shown any more; the run has gone on"
             raise RefusedError(message)
@@ -89,7 +89,7 @@ class ValueTrees:
         ]
 
     def children(self, place: ExecutionPoint, number: int, start: int, count: int) -> list[dict[str, Any]]:
-        """What a number opens into."""
+        """The children of what a number refers to."""
         shown = self.shown(number)
         if isinstance(shown, ArrayPart):
             return list(self._parts(place, shown, start, count))
@@ -157,7 +157,7 @@ class ValueTrees:
         return {"result": brief(variable, value), "type": str(variable.type), "variablesReference": number}
 
     def access(self, number: int, name: str) -> Access:
-        """What a name means below a number, for changing it."""
+        """The access that a name below a number stands for, to change its value."""
         shown = self.shown(number)
         if isinstance(shown, FrameScope):
             if shown is INDICES:

@@ -1,4 +1,4 @@
-"""Importers: models of other formats as graphs that people can read, with their weights as model files."""
+"""Importers: turn models in other formats into readable graphs, with their weights as model files."""
 
 from openinfer.importing.finish import Imported
 from openinfer.importing.gguf import import_gguf

@@ -1,4 +1,4 @@
-"""Steps of a draft that say something twice, or that nothing reads."""
+"""Draft cleanup: merge equal ops and remove ops whose results are unused."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -28,27 +28,27 @@ OperandChange = Callable[[DraftOperand, dict[int, DraftOperand]], DraftOperand]
 
 
 def cleaned(draft: Draft) -> Draft:
-    """The draft with equal ops shared, and without ops that nothing reads."""
+    """The draft with equal ops merged and unused ops removed."""
     return without_dead(shared(draft))
 
 
-# --- ops that nothing reads -------------------------------------------------------------------------------------------
+# --- unused ops -------------------------------------------------------------------------------------------------------
 
 
 def without_dead(draft: Draft) -> Draft:
-    """The draft without ops whose results nothing reads, found from the end."""
+    """The draft without ops whose results are unused, found in a backward walk."""
     read = {id(base_of(port.operand)) for port in draft.outputs}
     return replace(draft, steps=_live(draft.steps, read))
 
 
 def _live(steps: tuple[DraftStep, ...], read: set[int]) -> tuple[DraftStep, ...]:
-    """The steps that something behind them needs; what they read themselves is added to ``read``."""
+    """The steps that later steps need; what they read themselves is added to ``read``."""
     kept: list[DraftStep] = []
     for step in reversed(steps):
         if isinstance(step, DraftOp) and step.declares and not any(id(one) in read for one in step.outputs):
             continue
         if isinstance(step, DraftLoop):
-            # What an iteration reads may be what the one before it has written.
+            # An iteration may read what the previous one wrote.
             read.update(id(base_of(one)) for inner in walk(step.body) for one in operands(inner))
             read.update(id(one) for one in operands(step))
             kept.append(replace(step, body=_live(step.body, read)))
@@ -58,11 +58,11 @@ def _live(steps: tuple[DraftStep, ...], read: set[int]) -> tuple[DraftStep, ...]
     return tuple(reversed(kept))
 
 
-# --- ops that say the same --------------------------------------------------------------------------------------------
+# --- equal ops --------------------------------------------------------------------------------------------------------
 
 
 def shared(draft: Draft) -> Draft:
-    """The draft with ops of equal inputs and parameters computed once, but for those on variables that change."""
+    """The draft with ops of equal inputs and parameters merged, except ops that read variables that change."""
     written = changing_values(draft)
     renamed: dict[int, DraftOperand] = {}
     known: dict[Any, tuple[DraftValue | DraftPart, ...]] = {}
@@ -84,7 +84,7 @@ def shared(draft: Draft) -> Draft:
 
 
 def changing_values(draft: Draft) -> set[int]:
-    """Values that are written more than once, or read from memory that is."""
+    """The ids of values that are not single-assignment: declared variables and whatever steps write in place."""
     found = {id(step.value) for step in walk(draft.steps) if isinstance(step, DraftDeclare)}
     for step in walk(draft.steps):
         if isinstance(step, DraftOp) and not step.declares:
@@ -99,7 +99,7 @@ def _reads_variable(step: DraftOp, written: set[int]) -> bool:
 
 
 def _key(operand: DraftOperand | None, step: DraftOp) -> Any:
-    # Zero points are equal by chance, in one layer and not in another: both shall have the same ops.
+    # Zero points may be equal by chance in one layer and not in another; both layers should get the same ops.
     is_by_chance = step.op == "mul" and step.outputs[0].dtype.name == "i32"
     if isinstance(operand, KnownTensor) and operand.array.size == 1 and not is_by_chance:
         return (operand.dtype.name, operand.shape, operand.array.tobytes())
@@ -113,7 +113,7 @@ def _param(value: Any) -> Any:
 
 
 def with_operands(step: DraftStep, renamed: dict[int, DraftOperand], change: OperandChange | None = None) -> DraftStep:
-    """A step that reads other operands in place of some."""
+    """A step with some of its operands replaced."""
     if not renamed:
         return step
     other = change or _renamed

@@ -1,9 +1,9 @@
-"""Extents that data decides: how many entries a result has is known when it is computed, up to a bound.
+"""Data-dependent extents: the number of entries in a result is known only at run time, up to a bound.
 
-Such a result has as many places as its bound says, and the entries come first. While nodes are translated its extent
-is a name of its own, so that shapes follow as they do from a dynamic size; in the end the name becomes the bound. In
-between every step is judged: an entry of its result may depend on the same entry of what it reads, and on no other, so
-that the places behind the last entry never count.
+Such a result has the extent of its bound, with the entries first. During translation its extent is a symbol of its
+own, so shapes propagate as they do from a dynamic size; at the end the bound replaces the symbol. In between every
+step is checked: an entry of its result may depend only on the same entry of its inputs, so the padding after the
+last entry never matters.
 """
 
 from collections.abc import Iterable, Mapping
@@ -35,7 +35,7 @@ from openinfer.loops.dim import Dim, is_same, sizes_in
 from openinfer.ops import OPS, complete
 
 _MARK = "entries of "
-"""How the names of counts begin, as no identifier does."""
+"""The prefix of the symbols for counts; no identifier has it."""
 _ELEMENTWISE = frozenset({"Binary", "Ternary", "Compare", "Unary", "Activation", "Test", "Type"})
 _ALONG = {
     "softmax": "axis", "log_softmax": "axis", "glu": "axis", "concat": "axis", "stack": "axis", "split": "axis",
@@ -45,14 +45,14 @@ _ALONG = {
     "max_axis": "axes", "min_axis": "axes", "any_axis": "axes", "all_axis": "axes", "logsumexp_axis": "axes",
     "norm_axis": "axes",
 }  # fmt: skip
-"""Ops that join the elements along axes, and the parameter that names these; None stands for all."""
+"""Ops that combine elements along axes, and the parameter that names the axes; None means all axes."""
 _KEEP_ORDER = frozenset({"transpose", "squeeze", "unsqueeze", "expand"})
 _FILLS = frozenset({"expand", "iota", "one_hot", "fill"})
 
 
 @dataclass(frozen=True)
 class _Count:
-    """An extent that data decides: its name, what it counts the entries of, and how many there are."""
+    """A data-dependent extent: its symbol, the result whose entries it counts, and the operand with the count."""
 
     extent: Dim
     result: str
@@ -60,7 +60,7 @@ class _Count:
 
 
 class DataCounts:
-    """The extents of one model that data decides."""
+    """The data-dependent extents of one model."""
 
     def __init__(self, choices: Mapping[str, SizeWord]) -> None:
         self._choices = choices
@@ -68,25 +68,25 @@ class DataCounts:
         self._labelled: dict[int, DraftValue] = {}
 
     def bound(self, where: str) -> int | None:
-        """The bound that was given for an extent, called by its place: ``name[axis]``."""
+        """The bound given for an extent, which is identified by its place: ``name[axis]``."""
         choice = self._choices.get(where)
         return choice.value if isinstance(choice, SizeChoice) else None
 
     def declare(self, result: str, bound: int, number: DraftOperand) -> Dim:
-        """An extent for the entries of a result."""
+        """Create an extent for the entries of a result."""
         name = f"{_MARK}{len(self._found)}"
         made = Dim(bound, Ref(name))
         self._found[name] = _Count(made, result, number)
         return made
 
     def label(self, value: DraftValue, axis: int, extent: Dim) -> DraftValue:
-        """A value whose entries lie along an axis, with that extent."""
+        """Give an axis of a value the extent of its entries."""
         value.shape = (*value.shape[:axis], extent, *value.shape[axis + 1 :])
         self._labelled[id(value)] = value
         return value
 
     def resolved(self, draft: Draft, path: str, sizes: Mapping[str, int]) -> Draft:
-        """The draft with bounds in place of counts, which become outputs, or errors for the steps that mix entries."""
+        """The draft with bounds in place of counts, which become outputs; raises for steps that mix entries."""
         if not self._found:
             return draft
         problems = [problem for step in walk(draft.steps) if (problem := self._problem(step))]
@@ -102,7 +102,7 @@ class DataCounts:
         return replace(draft, steps=steps, outputs=tuple(ports))
 
     def _problem(self, step: DraftStep) -> str:
-        """Why a step may not read entries, or nothing."""
+        """Why a step may not read entries, or an empty string."""
         read = any(map(_is_counted, operands(step)))
         written = isinstance(step, DraftOp) and any(map(_is_counted, step.outputs))
         if not read and not written:
@@ -116,7 +116,7 @@ class DataCounts:
         return f"cannot import {title}: it joins entries whose number depends on data"
 
 
-# --- bounds in place of names -----------------------------------------------------------------------------------------
+# --- bounds in place of symbols ---------------------------------------------------------------------------------------
 
 
 def _bounded(value: Any, known: Mapping[str, int]) -> Any:
@@ -150,7 +150,7 @@ def _bounded_step(step: DraftStep, known: Mapping[str, int]) -> DraftStep:
     return replace(step, params=tuple((name, _bounded(value, known)) for name, value in step.params))
 
 
-# --- what may read entries --------------------------------------------------------------------------------------------
+# --- which steps may read entries -------------------------------------------------------------------------------------
 
 
 def _is_counted(operand: DraftOperand) -> bool:
@@ -162,7 +162,7 @@ def _counts(value: Any) -> bool:
 
 
 def _place(shape: Iterable[int]) -> int | None:
-    """The one axis that is a count; -1 where an extent is computed from one, or two are."""
+    """The one axis that is a count, or None; -1 if an extent is computed from a count, or two are counts."""
     found = [(place, one) for place, one in enumerate(shape) if _counts(one)]
     if not found:
         return None
@@ -171,14 +171,14 @@ def _place(shape: Iterable[int]) -> int | None:
 
 
 def _is_plain(extent: int) -> bool:
-    """Whether an extent is a count itself, in the end: ``entries * 6 / 6`` is."""
+    """Whether an extent simplifies to a count itself, as ``entries * 6 / 6`` does."""
     return isinstance(extent, Dim) and (
         isinstance(extent.expr, Ref) or isinstance(form_expr(extent.form, sizes_in(extent)), Ref)
     )
 
 
 def _is_entrywise(step: DraftOp) -> bool:
-    """Whether each entry of the results depends on the same entry of the inputs alone."""
+    """Whether each entry of the results depends only on the same entry of the inputs."""
     given, own = (
         complete(OPS[step.op], dict(step.params)),
         [None if one is None else _place(one.shape) for one in step.inputs],
@@ -215,7 +215,7 @@ def _is_entrywise(step: DraftOp) -> bool:
 
 
 def _goes_along_others(step: DraftOp, own: list[int | None], axes: Any) -> bool:
-    """Whether the axes that are joined are others than that of the entries."""
+    """Whether the combined axes exclude the axis of the entries."""
     if axes is None:
         return False
     for one, place in zip(step.inputs, own, strict=True):
@@ -229,7 +229,7 @@ def _goes_along_others(step: DraftOp, own: list[int | None], axes: Any) -> bool:
 
 
 def _is_same_before(shape: Any, place: int | None, other: Any, other_place: int | None) -> bool:
-    """Whether as many elements lie before an axis in one shape as in the other."""
+    """Whether two shapes have the same number of elements before an axis of each."""
     if place is None or other_place is None:
         return False
     sizes = [np.prod([int(one) for one in dims], dtype=object) for dims in (shape[:place], other[:other_place])]

@@ -1,4 +1,4 @@
-"""How far apart two numbers are that data decides: ``i + 4`` is 4 behind ``i``, whatever that is."""
+"""Differences between data-dependent numbers: ``i + 4`` is 4 more than ``i``, whatever ``i`` is."""
 
 from dataclasses import dataclass, field
 
@@ -9,13 +9,13 @@ from openinfer.importing.emitter import Emitter
 from openinfer.loops.dim import is_same, is_symbolic
 
 PASSING_OPS = frozenset({"cast", "reshape", "squeeze", "unsqueeze"})
-"""Ops that leave the value of a single number as it is, if it is whole."""
+"""Ops that keep the value of a single whole number."""
 _MOST_OPS = 100
 
 
 @dataclass(frozen=True)
 class _Form:
-    """A constant and multiples of values; those are compared by identity."""
+    """A constant plus multiples of values, which are compared by identity."""
 
     constant: int = 0
     terms: dict[int, int] = field(default_factory=dict)
@@ -28,9 +28,9 @@ class _Form:
 
 
 def difference(emit: Emitter, later: DraftOperand, sooner: DraftOperand, edge: int | None = None) -> int | None:
-    """By how much a number is larger than another, or None where that is not known.
+    """How much larger one number is than another, or None if that is unknown.
 
-    The lesser of a number and ``edge`` counts as the number.
+    The minimum of a number and ``edge`` counts as the number.
     """
     forms = [_form(emit, one, edge, _MOST_OPS) for one in (later, sooner)]
     if forms[0] is None or forms[1] is None:
@@ -40,7 +40,7 @@ def difference(emit: Emitter, later: DraftOperand, sooner: DraftOperand, edge: i
 
 
 def behind(emit: Emitter, operand: DraftOperand) -> DraftOperand:
-    """The operand of which another is a cast or another shape."""
+    """The operand behind any casts and reshapes."""
     asked = emit.asked(operand)
     while asked is not None and asked[0] in PASSING_OPS and asked[1][0] is not None:
         operand = asked[1][0]

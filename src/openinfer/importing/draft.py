@@ -1,4 +1,4 @@
-"""A graph on its way from another format to text: ops of the language on values that have types but no names yet.
+"""A graph in transit from another format to text: ops of the language on values with types but without names.
 
 Values are compared by identity. Extents are integers, or ``Dim`` over dynamic sizes.
 """
@@ -19,9 +19,9 @@ I64 = DTYPES["i64"]
 
 @dataclass(eq=False)
 class DraftValue:
-    """A tensor that exists when the graph runs.
+    """A tensor that exists at run time.
 
-    ``hint`` is what the file calls it, which is known only after the value: the one thing here that is set later.
+    ``hint`` is its name in the file. That is known only after the value, so it is the one field that is set later.
     """
 
     dtype: DType
@@ -30,13 +30,13 @@ class DraftValue:
 
     @property
     def type(self) -> TensorType:
-        """Its type as ops take it."""
+        """The type as ops take it."""
         return TensorType(self.dtype, self.shape)
 
 
 @dataclass(frozen=True, eq=False)
 class QuantizedCodes:
-    """What real numbers were dequantized from: codes of i8 less their zero point, and a scale, or one along an axis."""
+    """What real numbers were dequantized from: i8 codes minus their zero point, and one scale or one per slice."""
 
     values: Array
     scale: Array
@@ -46,7 +46,7 @@ class QuantizedCodes:
 
 @dataclass(frozen=True, eq=False)
 class KnownTensor:
-    """A tensor that is known while importing: a weight, or what was computed from weights and sizes.
+    """A tensor known at import: a weight, or a value computed from weights and sizes.
 
     An array of objects holds integers that depend on dynamic sizes, as ``int`` and ``Dim``.
     """
@@ -55,27 +55,27 @@ class KnownTensor:
     array: Array
     hint: str = ""
     codes: QuantizedCodes | None = None
-    """What its elements were dequantized from, so that products can take that."""
+    """What the elements were dequantized from, so that products can use the codes."""
 
     @property
     def shape(self) -> Shape:
-        """Its shape."""
+        """The shape."""
         return self.array.shape
 
     @property
     def type(self) -> TensorType:
-        """Its type as ops take it."""
+        """The type as ops take it."""
         return TensorType(self.dtype, self.shape)
 
     @property
     def has_sizes(self) -> bool:
-        """Whether elements depend on dynamic sizes."""
+        """Whether any element depends on dynamic sizes."""
         return self.array.dtype == object
 
 
 @dataclass(frozen=True, eq=False)
 class DraftPart:
-    """What brackets choose from a value."""
+    """The part of a value that indices in brackets select."""
 
     base: DraftValue
     indices: tuple[Index, ...]
@@ -88,13 +88,13 @@ class DraftPart:
 
     @property
     def type(self) -> TensorType:
-        """Its type as ops take it."""
+        """The type as ops take it."""
         return TensorType(self.dtype, self.shape)
 
 
 @dataclass(frozen=True)
 class IndexOperand:
-    """The index of a loop around, an i64 scalar."""
+    """The index of an enclosing loop, an i64 scalar."""
 
     name: str
     dtype: DType = I64
@@ -102,41 +102,41 @@ class IndexOperand:
 
     @property
     def type(self) -> TensorType:
-        """Its type as ops take it."""
+        """The type as ops take it."""
         return TensorType(self.dtype, self.shape)
 
 
 @dataclass(frozen=True, eq=False)
 class DraftFamily:
-    """Known tensors of one type, of which the index of a loop chooses one."""
+    """Known tensors of one type, of which a loop index selects one."""
 
     members: tuple[KnownTensor, ...]
     index: str
 
     @property
     def dtype(self) -> DType:
-        """The dtype of each."""
+        """The dtype of each member."""
         return self.members[0].dtype
 
     @property
     def shape(self) -> Shape:
-        """The shape of each."""
+        """The shape of each member."""
         return self.members[0].shape
 
     @property
     def type(self) -> TensorType:
-        """Its type as ops take it."""
+        """The type as ops take it."""
         return TensorType(self.dtype, self.shape)
 
 
 DraftOperand = DraftValue | KnownTensor | DraftPart | IndexOperand | DraftFamily
 DraftParam = Any
-"""What an op takes as a parameter: numbers, strings, dtypes, tuples; integers may be ``Dim``."""
+"""A parameter of an op: a number, string, dtype or tuple; integers may be ``Dim``."""
 
 
 @dataclass(frozen=True)
 class NodeOrigin:
-    """Where a step came from: the node's name, what it computes and its type."""
+    """Where a step came from: the name and the type of the node."""
 
     node: str = ""
     kind: str = ""
@@ -144,7 +144,7 @@ class NodeOrigin:
 
 @dataclass(frozen=True)
 class DraftOp:
-    """A computation. ``declares`` says whether the outputs are new, or variables that exist already."""
+    """A computation. ``declares`` says whether it declares its outputs or writes existing variables."""
 
     op: str
     inputs: tuple[DraftOperand | None, ...]
@@ -156,14 +156,14 @@ class DraftOp:
 
 @dataclass(frozen=True)
 class DraftDeclare:
-    """A variable that is written later, zero until then."""
+    """Declares a variable that is written later and is zero until then."""
 
     value: DraftValue
 
 
 @dataclass(frozen=True)
 class DraftCopy:
-    """A value copied into a variable, or into a part of one."""
+    """Copies a value into a variable or a part of one."""
 
     src: DraftOperand
     dst: DraftValue | DraftPart
@@ -172,7 +172,7 @@ class DraftCopy:
 
 @dataclass(frozen=True)
 class DraftLoop:
-    """A body that runs for each index from 0 up to ``count``, which may be a scalar that the graph computes."""
+    """Runs a body for each index from 0 up to ``count``, which may be a scalar that the graph computes."""
 
     name: str
     index: str
@@ -185,19 +185,19 @@ class DraftLoop:
 
 @dataclass(frozen=True)
 class DraftBranch:
-    """One of two bodies, by a scalar bool. Neither declares anything."""
+    """Runs one of two bodies, selected by a scalar bool. Neither declares anything."""
 
     cond: DraftValue
     then_body: tuple["DraftStep", ...]
     else_body: tuple["DraftStep", ...]
     origin: NodeOrigin = field(default_factory=NodeOrigin, compare=False)
     words: tuple[str, str] = ("then", "otherwise")
-    """What the blocks are called."""
+    """The names of the blocks."""
 
 
 @dataclass(frozen=True, eq=False)
 class DraftCounter:
-    """A persistent integer: how many entries tables have."""
+    """A persistent integer: the number of entries in its tables."""
 
     hint: str
 
@@ -212,12 +212,12 @@ class DraftTable:
     bound: int
     counter: DraftCounter
     layers: int = 0
-    """How many of them there are, where an index chooses one."""
+    """The number of layers, if an index selects one."""
 
 
 @dataclass(frozen=True)
 class DraftStore:
-    """A persistent variable, or a part of one, gets its value for the next step."""
+    """Stores the value that a persistent variable, or a part of one, has in the next step."""
 
     src: DraftOperand
     state: DraftValue | DraftPart
@@ -225,29 +225,29 @@ class DraftStore:
 
 @dataclass(frozen=True)
 class DraftWrite:
-    """Entries written behind those that a table has."""
+    """Appends entries to a table."""
 
     src: DraftOperand
     table: DraftTable
     added: int
     layer: str = ""
-    """The loop index that chooses the layer of the table, or its number."""
+    """The loop index that selects the layer of the table, or the number of the layer."""
 
 
 @dataclass(frozen=True)
 class DraftRead:
-    """The entries that a table has, and those that this step has added."""
+    """Reads the entries of a table, including those added in this step."""
 
     table: DraftTable
     dst: DraftValue
     added: int
     layer: str = ""
-    """The loop index that chooses the layer of the table."""
+    """The loop index that selects the layer of the table."""
 
 
 @dataclass(frozen=True)
 class DraftCount:
-    """The number of entries after this step."""
+    """Updates the number of entries at the end of a step."""
 
     counter: DraftCounter
     added: int
@@ -260,18 +260,18 @@ DraftStep = (
 
 @dataclass(frozen=True)
 class DraftState:
-    """What stays between steps: the names of the input and the output that it was, and what stands for it."""
+    """State that persists between steps: the names of its former input and output, and the memory behind them."""
 
     given: str
     result: str
     memory: DraftValue | DraftTable
     initial: KnownTensor | None = None
-    """What it is at the start, if not zero."""
+    """The initial value, if not zero."""
 
 
 @dataclass(frozen=True)
 class Port:
-    """An input or output of the model: its name in the file, and what stands for it."""
+    """An input or output of the model: its name in the file and its operand."""
 
     name: str
     operand: DraftOperand
@@ -279,22 +279,22 @@ class Port:
 
 @dataclass(frozen=True)
 class Draft:
-    """A whole graph: what comes in, what happens, what comes out."""
+    """A whole graph: its inputs, steps and outputs."""
 
     name: str
     inputs: tuple[Port, ...]
     steps: tuple[DraftStep, ...]
     outputs: tuple[Port, ...]
     sizes: tuple[tuple[str, int], ...]
-    """The dynamic sizes and their bounds."""
+    """The dynamic sizes with their bounds."""
     states: tuple[DraftState, ...] = ()
     comment: str = ""
     """Where the graph came from, for readers."""
 
 
 def known(array: Any, dtype: DType | None = None, hint: str = "") -> KnownTensor:
-    """A known tensor; integers without a dtype are i64, and objects become plain integers where no size is left."""
-    if isinstance(array, Dim):  # in which NumPy would see a plain integer
+    """A known tensor. Integers without a dtype are i64; objects become plain integers if no size is among them."""
+    if isinstance(array, Dim):  # NumPy would see a plain integer
         size = np.empty((), object)
         size[()] = array
         return KnownTensor(dtype or I64, size, hint)
@@ -326,7 +326,7 @@ def extent(value: int) -> KnownTensor:
 
 
 def walk(steps: tuple[DraftStep, ...]) -> Iterator[DraftStep]:
-    """All steps, heads before bodies."""
+    """All steps, each before the steps of its bodies."""
     for step in steps:
         yield step
         if isinstance(step, DraftLoop):
@@ -337,7 +337,7 @@ def walk(steps: tuple[DraftStep, ...]) -> Iterator[DraftStep]:
 
 
 def operands(step: DraftStep) -> tuple[DraftOperand, ...]:
-    """What a step reads itself, without its body."""
+    """The operands that a step itself reads, without those of its body."""
     match step:
         case DraftOp():
             return tuple(one for one in step.inputs if one is not None)
@@ -351,5 +351,5 @@ def operands(step: DraftStep) -> tuple[DraftOperand, ...]:
 
 
 def base_of(operand: DraftOperand) -> DraftOperand:
-    """The value that an operand is, or is a part of."""
+    """The value that an operand is or is a part of."""
     return operand.base if isinstance(operand, DraftPart) else operand

@@ -1,4 +1,4 @@
-"""Ops added to a draft one by one: types inferred by their records, what is known computed at once."""
+"""Builds a draft op by op: infers types from op records and folds known inputs at once."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -36,14 +36,14 @@ from openinfer.ops.types import OpError, Shape
 
 
 class Bodies:
-    """The bodies that are open, the innermost last; steps are added to that one."""
+    """The stack of open bodies; steps are added to the innermost."""
 
     def __init__(self) -> None:
         self._open: list[list[DraftStep]] = [[]]
 
     @property
     def steps(self) -> tuple[DraftStep, ...]:
-        """All steps so far, outside of bodies that are still open."""
+        """All steps so far, without those of open bodies."""
         return tuple(self._open[0])
 
     def add(self, step: DraftStep) -> None:
@@ -51,32 +51,32 @@ class Bodies:
         self._open[-1].append(step)
 
     def open(self) -> None:
-        """What is added from now on is a body."""
+        """Open a body; steps are added to it from now on."""
         self._open.append([])
 
     def close(self) -> tuple[DraftStep, ...]:
-        """The innermost body, which ends here."""
+        """Close the innermost body and return its steps."""
         return tuple(self._open.pop())
 
     def mark(self) -> tuple[int, int]:
-        """A place among the steps, to come back to."""
+        """A position among the steps, for ``rollback`` and ``insert``."""
         return len(self._open), len(self._open[-1])
 
     def rollback(self, mark: tuple[int, int]) -> None:
-        """Forget everything since a place."""
+        """Remove everything added since a mark."""
         depth, count = mark
         del self._open[depth:]
         del self._open[-1][count:]
 
     def insert(self, mark: tuple[int, int], steps: Sequence[DraftStep]) -> None:
-        """Add steps at a place in the body that is open."""
+        """Insert steps at a mark in the open body."""
         depth, count = mark
         assert depth == len(self._open)
         self._open[-1][count:count] = steps
 
 
 class Emitter:
-    """The steps of one draft as they are made."""
+    """Builds the steps of one draft."""
 
     def __init__(self, sizes: DynamicSizes, counts: DataCounts | None = None) -> None:
         self.sizes = sizes
@@ -89,11 +89,11 @@ class Emitter:
     # --- ops ------------------------------------------------------------------------------------------------------
 
     def op(self, name: str, *inputs: DraftOperand | None, **params: DraftParam) -> DraftOperand:
-        """An op with one result."""
+        """Add an op with one result."""
         return self.ops(name, *inputs, **params)[0]
 
     def ops(self, name: str, *inputs: DraftOperand | None, **params: DraftParam) -> tuple[DraftOperand, ...]:
-        """An op with several results; one whose inputs are all known is computed now."""
+        """Add an op with several results, or compute it now if all of its inputs are known."""
         given = _needed(name, params)
         call = self._call(name, inputs, given)
         constants = [one for one in inputs if one is None or isinstance(one, KnownTensor)]
@@ -110,14 +110,14 @@ class Emitter:
         return outputs
 
     def asked(self, operand: DraftOperand) -> tuple[str, tuple[DraftOperand | None, ...]] | None:
-        """The op and the inputs that a single number was computed from, before sizes became values of the graph."""
+        """The op and inputs that a single number was computed from, before sizes became values of the graph."""
         found = self._asked.get(id(operand))
         return None if found is None else found[:2]
 
     def into(
         self, name: str, outputs: Sequence[DraftValue | DraftPart], *inputs: DraftOperand | None, **params: DraftParam
     ) -> None:
-        """An op that writes variables which exist already."""
+        """Add an op that writes existing variables."""
         given = _needed(name, params)
         self._call(name, inputs, given)
         placed = tuple(self.placed(one) for one in inputs)
@@ -146,7 +146,7 @@ class Emitter:
             raise Unsupported("a size is divided by zero") from error
 
     def shape(self, shape: Shape) -> Shape:
-        """A shape whose extents are in their shortest form."""
+        """A shape with its extents simplified."""
         return tuple(tidied(one, self.sizes) for one in shape)
 
     def _tidied(self, operand: KnownTensor) -> KnownTensor:
@@ -157,10 +157,10 @@ class Emitter:
         found[:] = flat
         return known(found.reshape(operand.shape), operand.dtype, operand.hint)
 
-    # --- what ops take --------------------------------------------------------------------------------------------
+    # --- operands -------------------------------------------------------------------------------------------------
 
     def placed(self, operand: DraftOperand | None) -> DraftOperand | None:
-        """The operand as a step can have it: sizes become values of the graph."""
+        """The operand as a step can take it: sizes become values of the graph."""
         if not isinstance(operand, KnownTensor) or not operand.has_sizes:
             return operand
         elements = [self._number(int_or_size) for int_or_size in operand.array.reshape(-1)]
@@ -176,18 +176,18 @@ class Emitter:
         return found if operand.dtype is I64 else self.op("cast", found, to=operand.dtype)
 
     def _number(self, value: int) -> DraftOperand:
-        """A size as an i64 scalar of the graph: the last element of a ramp that long."""
+        """A size as an i64 scalar of the graph: the last element of a ramp from 0 up to it."""
         if not hasattr(value, "expr"):
             return known(np.int64(value))
         return self.part(self.ramp(value + 1), Single(expr_of(value)))
 
     def ramp(self, count: int) -> DraftOperand:
-        """0, 1, 2, ... up to a number that may depend on sizes."""
+        """0, 1, 2, ...: as many numbers as ``count``, which may depend on sizes."""
         zero = self.op("expand", known(np.int64(0)), shape=(count,))
         return self.op("iota", zero, axis=0)
 
     def part(self, operand: DraftOperand, *indices: Single | Slice) -> DraftOperand:
-        """What brackets choose from a value of the graph; one index for each dimension."""
+        """Index a value of the graph, with one index per dimension."""
         base = self.value(operand)
         pairs = zip(indices, base.shape, strict=True)
         shape = tuple(_length(index, own) for index, own in pairs if isinstance(index, Slice))
@@ -207,21 +207,21 @@ class Emitter:
         self.bodies.add(DraftOp("reshape", (found,), (("shape", found.shape),), (copy,), self.origin))
         return copy
 
-    # --- what translators use often -------------------------------------------------------------------------------
+    # --- shorthands for translators -------------------------------------------------------------------------------
 
     def cast(self, operand: DraftOperand, dtype: DType) -> DraftOperand:
-        """The operand in another dtype; nothing where it has it already."""
+        """Cast an operand, unless it already has the dtype."""
         return operand if operand.dtype is dtype else self.op("cast", operand, to=dtype)
 
     def reshape(self, operand: DraftOperand, shape: Sequence[int]) -> DraftOperand:
-        """The operand in another shape; nothing where it has it already."""
+        """Reshape an operand, unless it already has the shape."""
         wanted = self.shape(tuple(shape))
         if len(wanted) == len(operand.shape) and all(map(is_same, wanted, operand.shape)):
             return operand
         return self.op("reshape", operand, shape=wanted)
 
     def transpose(self, operand: DraftOperand, perm: Sequence[int]) -> DraftOperand:
-        """The operand with its axes in another order."""
+        """Permute the axes of an operand."""
         if tuple(perm) == tuple(range(len(perm))):
             return operand
         return self.op("transpose", operand, perm=tuple(perm))
@@ -235,13 +235,13 @@ class Emitter:
         return self.full(self.scalar(0, dtype), shape)
 
     def full(self, value: DraftOperand, shape: Shape) -> DraftOperand:
-        """A tensor with one value throughout."""
+        """A tensor filled with one value."""
         return self.op("expand", value, shape=tuple(shape)) if shape else self.reshape(value, ())
 
     # --- bodies ----------------------------------------------------------------------------------------------------
 
     def declare(self, dtype: DType, shape: Shape, hint: str = "") -> DraftValue:
-        """A variable that is written later."""
+        """Declare a variable that is written later."""
         made = DraftValue(dtype, shape, hint)
         self.bodies.add(DraftDeclare(made))
         return made
@@ -253,26 +253,26 @@ class Emitter:
         self.bodies.add(DraftCopy(found, dst, self.origin))
 
     def variable(self, initial: DraftOperand, hint: str = "") -> DraftValue:
-        """A variable with an initial value."""
+        """Declare a variable with an initial value."""
         made = self.declare(initial.dtype, initial.shape, hint)
         if not (isinstance(initial, KnownTensor) and not initial.has_sizes and not np.any(initial.array)):
             self.copy(initial if isinstance(initial, DraftValue | DraftPart) else self.value(initial), made)
         return made
 
     def open_loop(self, name: str) -> IndexOperand:
-        """Begin a loop; what is added from now on is its body."""
+        """Open a loop; steps are added to its body from now on."""
         self.bodies.open()
         return IndexOperand(self._indices.unique(name[0]))
 
     def close_loop(self, name: str, index: IndexOperand, count: int) -> None:
-        """End the innermost loop."""
+        """Close the innermost loop."""
         body = self.bodies.close()
         comment = f"{self.origin.kind} {self.origin.node}".strip()
         self.bodies.add(DraftLoop(name, index.name, count, body, self.origin, comment))
 
 
 def slice_at(operand: DraftValue, index: IndexOperand, axis: int = 0) -> DraftPart:
-    """One slice of a variable along an axis, chosen by a loop index."""
+    """The slice of a variable along an axis at a loop index."""
     rest = (*operand.shape[:axis], *operand.shape[axis + 1 :])
     where = Single(Ref(index.name))
     indices = tuple(where if one == axis else Slice() for one in range(len(operand.shape)))
@@ -285,7 +285,7 @@ def _length(index: Slice, own: int) -> int:
 
 
 def _needed(op: str, params: Mapping[str, DraftParam]) -> dict[str, DraftParam]:
-    """The parameters that say something: neither None nor what the op assumes anyway."""
+    """The parameters that are neither None nor the op's default."""
     record = OPS[op]
     found = {}
     for name, value in params.items():
@@ -296,7 +296,7 @@ def _needed(op: str, params: Mapping[str, DraftParam]) -> dict[str, DraftParam]:
 
 
 def _trimmed(inputs: tuple[DraftOperand | None, ...]) -> tuple[DraftOperand | None, ...]:
-    """Without the inputs at the end that are left out."""
+    """Drop the omitted inputs at the end."""
     count = len(inputs)
     while count and inputs[count - 1] is None:
         count -= 1
@@ -311,7 +311,7 @@ def integers(operand: DraftOperand | None, what: str) -> tuple[int, ...]:
 
 
 def number(operand: DraftOperand | None, what: str) -> Any:
-    """The one element of a known tensor."""
+    """The single element of a known tensor."""
     if not isinstance(operand, KnownTensor) or operand.array.size != 1:
         raise Unsupported(f"{what} is computed from data", "fix the input it depends on: --fix INPUT=VALUE")
     found = operand.array.reshape(-1)[0]

@@ -1,4 +1,4 @@
-"""Extents over dynamic sizes in their shortest form, so that what cancels out is gone."""
+"""Simplifies extents over dynamic sizes, so that terms that cancel disappear."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,7 @@ DynamicSizes = Mapping[str, int]
 
 
 def tidied(value: int, sizes: DynamicSizes) -> int:
-    """An extent without the terms that cancel out; as it is where that is no shorter.
+    """An extent without terms that cancel; unchanged if that is no shorter.
 
     >>> from openinfer.ir.expr import Ref
     >>> sizes = {name: Dim(8, Ref(name)) for name in "PT"}
@@ -28,7 +28,7 @@ def tidied(value: int, sizes: DynamicSizes) -> int:
 
 
 def has_quotient(extent: int) -> bool:
-    """Whether an extent is computed by a division, which may round down."""
+    """Whether an extent contains a division, which may round down."""
     return isinstance(extent, Dim) and any(quotients(extent.expr))
 
 

@@ -1,4 +1,4 @@
-"""What every importer does with a draft: states, idioms, names, loops, the graph as text, and the files."""
+"""The stages that all importers share: states, idioms, names, loops, the graph as text, and the files."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ from openinfer.tensor import Tensor
 
 @dataclass(frozen=True)
 class Imported:
-    """What an import wrote, and what the names of the file are called in the graph."""
+    """What an import wrote, and the names that the graph gives to the names in the file."""
 
     graph: str
     """The path of the graph."""
@@ -35,9 +35,9 @@ class Imported:
     inputs: Mapping[str, str]
     outputs: Mapping[str, str]
     states: Mapping[str, str]
-    """The variable of each state, by the name of its input and that of its output."""
+    """The variable of each state, by the name of its input and by that of its output."""
     prefill: str | None = None
-    """The path of the graph that takes several tokens a step, where there is one."""
+    """The path of the graph that takes several tokens per step, if there is one."""
 
     def facts(self) -> dict[str, Any]:
         """The report as plain values, for ``--json``."""
@@ -52,7 +52,7 @@ class Imported:
 
 
 def finished(draft: Draft, options: ImportOptions, states: Sequence[StatePair] = ()) -> Lowered:
-    """The graph of a draft, stage by stage: tie states, recognise patterns, name, find loops, lower."""
+    """Lower a draft to a graph, stage by stage: tie states, recognise idioms, assign names, find loops, lower."""
     draft = cleaned(without_outputs(with_states(draft, options.states, states), options.dropped))
     if options.idioms:
         draft = with_idioms(draft)
@@ -65,7 +65,7 @@ def finished(draft: Draft, options: ImportOptions, states: Sequence[StatePair] =
 
 
 def written(found: Lowered, path: str, folder: str, stem: str) -> Imported:
-    """Check a graph with its model and write both; ``path`` is where it came from, for messages."""
+    """Check a graph against its model and write both; ``path`` is the source file, for messages."""
     graph_path, model_path = (os.path.join(folder, f"{stem}.{end}") for end in ("oig", "oinf"))
     tensors = {name: Tensor.from_numpy(array, dtype) for name, (dtype, array) in found.tensors.items()}
     with staged_model(model_path) as staged:
@@ -76,7 +76,7 @@ def written(found: Lowered, path: str, folder: str, stem: str) -> Imported:
 
 
 def require_sound(made: Graph, model_path: str, path: str) -> None:
-    """Refuse a graph that does not fit its model: the importer's own mistake, found before anything is written."""
+    """Reject a graph that does not fit its model: a bug of the importer, caught before anything is written."""
     try:
         with ModelLoader.open(model_path) as model:
             bind(made, model)

@@ -1,4 +1,4 @@
-"""Branches and what loops carry, as steps of a draft: the same for every format that has them."""
+"""Branches and loop-carried values as steps of a draft, shared by every format that has them."""
 
 from dataclasses import replace
 
@@ -27,13 +27,13 @@ from openinfer.loops.dim import is_same, is_same_shape
 from openinfer.ops.types import Shape
 
 MOST_UNROLLED = 256
-"""Iterations of a loop that are written one by one where it cannot be a loop."""
+"""The most iterations that are unrolled when a loop cannot be kept."""
 Arm = tuple[tuple[DraftStep, ...], tuple[DraftOperand, ...]]
-"""The steps of a branch, and what it gives."""
+"""The steps of a branch and its results."""
 
 
 def branched(emit: Emitter, flag: DraftValue, then: Arm, other: Arm, advice: str) -> tuple[DraftOperand, ...]:
-    """Both bodies as blocks, of which a flag chooses one."""
+    """Both bodies as blocks; a flag selects one."""
     outputs = [emit.declare(*_common_type(*pair, advice)) for pair in zip(then[1], other[1], strict=True)]
     ends = [_results_into(emit, results, outputs) for _, results in (then, other)]
     declared: list[DraftStep] = []
@@ -45,7 +45,7 @@ def branched(emit: Emitter, flag: DraftValue, then: Arm, other: Arm, advice: str
 
 
 def _common_type(one: DraftOperand, other: DraftOperand, advice: str) -> tuple[DType, Shape]:
-    """The type of a result of both branches. A single number may have more dimensions in one than in the other."""
+    """The common type of a result of both branches. A single number may have a different rank in each."""
     if one.dtype is other.dtype and is_same_shape(one.shape, other.shape):
         return one.dtype, one.shape
     if one.dtype is other.dtype and is_number(one) and is_number(other):
@@ -54,13 +54,13 @@ def _common_type(one: DraftOperand, other: DraftOperand, advice: str) -> tuple[D
 
 
 def require_bool(cond: DraftOperand) -> None:
-    """Refuse a condition that is not one, or several."""
+    """Reject a condition that is not a single bool."""
     if cond.dtype.kind != "bool" or not is_number(cond):
         raise Unsupported(f"its condition is {cond.type}, not a single bool")
 
 
 def is_number(operand: DraftOperand) -> bool:
-    """Whether an operand has one element."""
+    """Whether an operand has exactly one element."""
     return all(is_same(extent, 1) for extent in operand.shape)
 
 
@@ -72,13 +72,13 @@ def _results_into(emit: Emitter, results: tuple[DraftOperand, ...], outputs: lis
 
 
 def store(emit: Emitter, result: DraftOperand, target: DraftValue | DraftPart) -> None:
-    """Copy a result into a variable; one that is known becomes a value first."""
+    """Copy a result into a variable; a known tensor becomes a value first."""
     plain = isinstance(result, DraftValue | DraftPart | IndexOperand)
     emit.copy(result if plain else emit.value(result), target)
 
 
 def carry(emit: Emitter, new: tuple[DraftOperand, ...], variables: list[DraftValue]) -> None:
-    """What is carried into the next iteration, all at once: one that another needs is kept first."""
+    """Update all carried variables at once: a value that another update overwrites is saved first."""
     kept = [
         emit.variable(one) if one is not own and base_of(one) in variables else one
         for one, own in zip(new, variables, strict=True)
@@ -89,7 +89,7 @@ def carry(emit: Emitter, new: tuple[DraftOperand, ...], variables: list[DraftVal
 
 
 def require_same_types(new: tuple[DraftOperand, ...], variables: list[DraftValue]) -> None:
-    """Refuse what changes its type from one iteration to the next."""
+    """Reject carried values whose type changes from one iteration to the next."""
     for one, variable in zip(new, variables, strict=True):
         is_same_size = is_same_shape(one.shape, variable.shape) or (is_number(one) and is_number(variable))
         if one.dtype is not variable.dtype or not is_same_size:
@@ -101,10 +101,10 @@ def require_same_types(new: tuple[DraftOperand, ...], variables: list[DraftValue
 
 
 def hoisted(steps: tuple[DraftStep, ...], declared: list[DraftStep], *, again: bool) -> tuple[DraftStep, ...]:
-    """Steps that declare nothing: blocks may not, so that their variables are declared before.
+    """Steps without declarations, which move to ``declared``: blocks may not declare variables.
 
-    Declaring a variable makes it zero. ``again`` says that the steps run more than once, so that one which relies on
-    that is made zero by a step.
+    A declaration zeroes its variable. With ``again`` the steps run more than once, so a variable that relies on being
+    zero gets a step that zeroes it.
     """
     found: list[DraftStep] = []
     for place, step in enumerate(steps):

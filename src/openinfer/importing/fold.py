@@ -1,4 +1,4 @@
-"""Ops on tensors that are known while importing: computed by their references, or over sizes that stay open."""
+"""Constant folding: ops on known tensors, computed by their references or symbolically over dynamic sizes."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,14 +12,14 @@ from openinfer.ops import OPS, Call, ReferenceKernel
 from openinfer.ops.types import OpError
 
 _SMALL = 1 << 20
-"""NodeResults of up to this many bytes are computed whatever they are made of."""
+"""Results of up to this many bytes are folded whatever the size of the inputs."""
 _HIGHEST_POWER = 8
 _MOST_EXTENTS = 4096
-"""Tensors of open sizes with more elements than any shape has are left to the graph."""
+"""Tensors of dynamic sizes with more elements than any shape has stay in the graph."""
 
 
 def folded(op: str, call: Call, inputs: Sequence[KnownTensor | None]) -> tuple[KnownTensor, ...] | None:
-    """The results of an op on known tensors, or None where it should stay in the graph."""
+    """The results of an op on known tensors, or None if it should stay in the graph."""
     if any(one is not None and one.has_sizes for one in inputs):
         return _over_sizes(op, call, inputs)
     if any(isinstance(extent, Dim) for output in call.outputs for extent in output.shape):
@@ -74,7 +74,7 @@ def _objects(array: Array) -> Array:
 
 
 def _indexed(op: str, inputs: Sequence[KnownTensor | None], arrays: Sequence[Array | None]) -> list[Array | None]:
-    """Positions stay integers; they never depend on sizes where this is reached."""
+    """Indices stay integers; at this point they never depend on sizes."""
     if op not in ("gather", "take_along", "gather_nd") or inputs[1] is None:
         return list(arrays)
     return [arrays[0], inputs[1].array]
@@ -89,14 +89,14 @@ _MOVES = frozenset(
 
 
 def _divided(one: int, other: int) -> int | None:
-    """A quotient towards zero, which floors where neither is negative."""
+    """A truncating quotient, computed as a floor where neither operand is negative; else None."""
     if span(one)[0] < 0 or span(other)[0] < (0 if isinstance(other, Dim) else 1):
         return None
     return one // other
 
 
 def _power(one: int, other: int) -> int | None:
-    """A product with itself, a few times."""
+    """A small power as repeated multiplication, else None."""
     if isinstance(other, Dim) or not 0 <= other <= _HIGHEST_POWER:
         return None
     found: int = 1

@@ -1,4 +1,4 @@
-"""``import_gguf``: a language model in a GGUF file as graphs for prompts and for tokens, and a model file."""
+"""``import_gguf``: a language model in a GGUF file as a prompt graph, a token graph and a model file."""
 
 import os
 from collections.abc import Mapping
@@ -21,10 +21,10 @@ from openinfer.oinf.staging import staged_model
 from openinfer.oinf.writer import Writer
 
 _CONTEXT, _PROMPT = 2048, 128
-"""How many tokens the cache has room for, and a step of a prompt takes at most, where nothing is said.
+"""The default capacity of the cache in tokens, and the default maximum of tokens per prompt step.
 
-A longer prompt takes several steps. More tokens at once were no faster, and what a step keeps of the cache, so that it
-can be rolled back, grows with them.
+A longer prompt takes several steps. More tokens at once were not faster, and the part of the cache that a step saves
+for rollback grows with them.
 """
 
 
@@ -37,15 +37,15 @@ def import_gguf(
 ) -> Imported:
     """Import a language model: write ``NAME.oig``, ``NAME_prefill.oig`` and ``NAME.oinf`` into a folder.
 
-    ``NAME.oig`` takes one token a step, ``NAME_prefill.oig`` several; they share a cache. ``sizes`` may give
-    ``context``, the tokens that the cache has room for, and ``prompt``, the most that a step of the second takes.
+    ``NAME.oig`` takes one token per step, ``NAME_prefill.oig`` several; they share a cache. ``sizes`` may give
+    ``context``, the capacity of the cache in tokens, and ``prompt``, the most tokens that a prefill step takes.
     """
     options = ImportOptions(name, sizes_given(sizes or {}))
     return run_gguf_import(os.fspath(path), os.fspath(folder), options)
 
 
 def run_gguf_import(path: str, folder: str, options: ImportOptions) -> Imported:
-    """Read, check and write; nothing is written unless all of it is right."""
+    """Read, check and write; nothing is written unless every check passes."""
     if options.states or options.fixed or options.dropped or not options.loops or not options.idioms:
         raise bad_option("--state, --fix, --drop, --no-loops and --no-idioms are for ONNX models")
     stem = identifier(options.name or os.path.splitext(os.path.basename(path))[0], "model")
@@ -78,7 +78,7 @@ def _graphs(file: GgufFile, decoder: Decoder, options: ImportOptions) -> tuple[D
 
 
 class _Output:
-    """The files of one import: all of them, or none."""
+    """The files of one import, written all or not at all."""
 
     def __init__(self, file: GgufFile, folder: str, stem: str) -> None:
         self._file = file
@@ -89,7 +89,7 @@ class _Output:
         return os.path.join(self._folder, name)
 
     def write(self, decoder: Decoder, decode: DecoderGraph, prefill: DecoderGraph) -> Imported:
-        """Write the model, check the graphs with it, and write these."""
+        """Write the model, check the graphs against it, then write the graphs."""
         model = self._path(f"{self._stem}.oinf")
         graphs = {
             self._path(f"{self._stem}.oig"): decode.text(),
@@ -111,7 +111,7 @@ class _Output:
                     writer.add_tensor(tensor.name, self._stored(table, tensor))
 
     def _stored(self, table: WeightTable, tensor: GgufTensor) -> TensorSpec:
-        """A tensor as the model file keeps it."""
+        """A tensor as the model file stores it."""
         assert tensor.format is not None
         data, own, kept = self._file.read(tensor), STORED[tensor.format.name], table.kept
         if not own.group:

@@ -1,6 +1,6 @@
-"""The block formats of GGUF as integers in groups: the same bits, with scales and offsets beside them.
+"""The GGUF block formats as grouped integers: the same bits, with scales and offsets stored separately.
 
-K-quants have scales of scales, which are multiplied out: the products are exact in f32.
+The nested scales of K-quants are multiplied out; the products are exact in f32.
 """
 
 from collections.abc import Callable
@@ -18,16 +18,16 @@ Numbers = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Stored:
-    """How a format is kept: the dtype of its integers, the size of its groups, the dtype of scales, and offsets."""
+    """How a format is stored: the integer dtype, the group size, the dtype of scales, and whether there are offsets."""
 
     dtype: DType
     group: int = 0
-    """0 for floats, which have no groups."""
+    """0 for floats, which are not grouped."""
     scales: DType = DTYPES["f16"]
     is_affine: bool = False
 
     def joined(self, other: "Stored") -> "Stored":
-        """What holds the values of both: of floats and integers, floats."""
+        """Storage that holds the values of both: floats if either is floats."""
         if self == other:
             return self
         if not self.group or not other.group:
@@ -36,7 +36,7 @@ class Stored:
         is_affine = self.is_affine or other.is_affine
         bits = max(self.dtype.bits, other.dtype.bits)
         is_signed = "int" in (self.dtype.kind, other.dtype.kind)
-        # An unsigned integer of 4 or 5 bits is a signed one of 8.
+        # An unsigned integer of 4 or 5 bits fits into a signed one of 8.
         bits = 8 if self.dtype.kind != other.dtype.kind else bits
         return Stored(DTYPES[f"{'i' if is_signed else 'u'}{bits}"], min(self.group, other.group), scales, is_affine)
 
@@ -56,12 +56,12 @@ STORED = {
     "Q5_K": Stored(U8, 32, F32, is_affine=True),
     "Q6_K": Stored(I8, 16, F32),
 }
-"""How each format is kept if nothing else shares its table."""
+"""How each format is stored if its table has no other formats."""
 
 
 @dataclass(frozen=True)
 class BlockGroups:
-    """Integers, and a scale and an offset for each group of them, all in the order of the elements."""
+    """Integers with one scale and one offset per group, in element order."""
 
     values: Numbers
     scales: Numbers
@@ -74,7 +74,7 @@ def groups_of(name: str, data: Bytes) -> BlockGroups:
 
 
 def quantized(found: BlockGroups, own: Stored, kept: Stored, shape: tuple[int, ...]) -> tuple[Numbers, QuantParams]:
-    """Integers and parameters as a tensor keeps them, whose format may be wider than that of its file."""
+    """Integers and parameters as the model stores them, possibly in a wider format than that of the file."""
     axis, times = len(shape) - 1, own.group // kept.group
     extents = (*shape[:-1], shape[-1] // kept.group)
     kind = kept.scales.array
@@ -94,18 +94,18 @@ def quantized(found: BlockGroups, own: Stored, kept: Stored, shape: tuple[int, .
 
 
 def _blocks(data: Bytes, *fields: tuple[str, str, int]) -> Any:
-    """An array of records with these fields, each of a type and a length."""
+    """View bytes as records with these fields, each with a type and a length."""
     layout = np.dtype([(name, kind, (count,)) if count > 1 else (name, kind) for name, kind, count in fields])
     return data.view(layout)
 
 
 def _halves(packed: Numbers) -> Numbers:
-    """The lower halves of the bytes of a block, then the upper ones."""
+    """The low nibbles of a block's bytes, then the high nibbles."""
     return np.concatenate([packed & 15, packed >> 4], axis=-1)
 
 
 def _fifth_bits(stored: Numbers) -> Numbers:
-    """32 bits of each block, as numbers 0 and 16."""
+    """Unpack 32 bits per block into the numbers 0 and 16."""
     return (stored[:, None] >> np.arange(32, dtype=np.uint32) & 1).astype(np.uint8) << 4
 
 
@@ -139,7 +139,7 @@ def _q8_0(data: Bytes) -> BlockGroups:
 
 
 def _scales_of_6_bits(stored: Numbers) -> tuple[Numbers, Numbers]:
-    """Eight scales and eight minima of 6 bits each, in 12 bytes: the later ones have their upper bits in the others."""
+    """Unpack 8 scales and 8 minima of 6 bits: the first four of each also hold the high bits of the last four."""
     first, second, last = stored[:, 0:4], stored[:, 4:8], stored[:, 8:12]
     scales = np.concatenate([first & 63, (last & 15) | (first >> 6 << 4)], axis=-1)
     minima = np.concatenate([second & 63, (last >> 4) | (second >> 6 << 4)], axis=-1)
@@ -147,14 +147,14 @@ def _scales_of_6_bits(stored: Numbers) -> tuple[Numbers, Numbers]:
 
 
 def _multiplied_out(blocks: Any) -> tuple[Numbers, Numbers]:
-    """The scale and the offset of each group of 32."""
+    """The scale and offset of each group of 32."""
     scales, minima = _scales_of_6_bits(blocks["s"])
     wide, low = (blocks[name].astype(np.float32)[:, None] for name in ("d", "m"))
     return wide * scales, -(low * minima)
 
 
 def _by_32(packed: Numbers) -> Numbers:
-    """Pairs of groups share 32 bytes: the first in the lower halves."""
+    """Unpack pairs of groups that share 32 bytes; the first is in the low nibbles."""
     parts = packed.reshape(-1, 4, 32)
     return np.stack([parts & 15, parts >> 4], axis=2).reshape(-1, 256)
 

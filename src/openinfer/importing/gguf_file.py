@@ -1,7 +1,7 @@
-"""GGUF files to plain records. The file is hostile: every length is compared with what is left before it is used.
+"""Parses GGUF files into plain records. The file is hostile: every length is checked against the bytes left.
 
-The format is small enough to read by hand, which bounds time and memory: the usual reader maps the file and believes
-its counts. Tensor data is read one tensor at a time, when it is asked for.
+The format is small enough to parse by hand, which bounds time and memory; the usual reader maps the file and trusts
+its counts. Tensor data is read one tensor at a time, on demand.
 """
 
 import os
@@ -26,19 +26,19 @@ _MOST_ENTRIES = 1 << 16
 _MOST_STRINGS = 1 << 22
 """The most strings in all arrays together."""
 _MOST_TEXT = 1 << 24
-"""The most bytes of a string."""
+"""The most bytes in a string."""
 _MOST_DIMS = 4
 _ALIGNMENT = "general.alignment"
 _STRING, _ARRAY, _BOOL = 8, 9, 7
 _SCALARS = {0: "u1", 1: "i1", 2: "<u2", 3: "<i2", 4: "<u4", 5: "<i4", 6: "<f4", 10: "<u8", 11: "<i8", 12: "<f8"}
 
 MetadataEntry = bool | int | float | str | np.ndarray[Any, Any] | tuple[bytes, ...]
-"""A number, a text, an array of numbers, or the texts of an array as they are stored."""
+"""A number, a string, an array of numbers, or the undecoded strings of an array."""
 
 
 @dataclass(frozen=True)
 class TensorFormat:
-    """How elements are stored: so many in a block of so many bytes."""
+    """How elements are stored: the number of elements per block, and its size in bytes."""
 
     name: str
     elements: int
@@ -58,39 +58,39 @@ FORMATS = {
     14: TensorFormat("Q6_K", 256, 210),
     30: TensorFormat("BF16", 1, 2),
 }
-"""The formats that can be imported, by their tags."""
+"""The formats that can be imported, by tag."""
 OTHERS = {
     9: "Q8_1", 10: "Q2_K", 11: "Q3_K", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S",
     20: "IQ4_NL", 21: "IQ3_S", 22: "IQ2_S", 23: "IQ4_XS", 24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64",
     29: "IQ1_M", 34: "TQ1_0", 35: "TQ2_0", 39: "MXFP4", 40: "NVFP4",
 }  # fmt: skip
-"""Those that are known by name only."""
+"""Formats known by name only."""
 
 
 @dataclass(frozen=True)
 class GgufTensor:
-    """A tensor of a file; the first extent is that of the slowest index."""
+    """A tensor of a file; the first extent belongs to the slowest index."""
 
     name: str
     shape: tuple[int, ...]
     tag: int
     offset: int
-    """From where tensor data begins."""
+    """Relative to the start of the tensor data."""
 
     @property
     def format(self) -> TensorFormat | None:
-        """How it is stored, if that is known."""
+        """The storage format, if it can be imported."""
         return FORMATS.get(self.tag)
 
     @property
     def format_name(self) -> str:
-        """The name of the format, or its number."""
+        """The name of the format, or its tag."""
         known = self.format
         return known.name if known is not None else OTHERS.get(self.tag, f"type {self.tag}")
 
     @property
     def nbytes(self) -> int:
-        """The bytes that it takes; 0 where its format is not known."""
+        """The size in bytes; 0 if the format is unknown."""
         known = self.format
         return 0 if known is None else prod(self.shape) // known.elements * known.nbytes
 
@@ -137,7 +137,7 @@ class GgufFile:
 
 
 class _Reader:
-    """One file being read, from its first byte to where tensor data begins."""
+    """Parses one file from its first byte to the start of the tensor data."""
 
     def __init__(self, file: BufferedReader, path: str) -> None:
         self._file, self._path = file, path
@@ -252,7 +252,7 @@ class _Reader:
         return list(found.values())
 
     def _require_blocks(self, tensor: GgufTensor) -> None:
-        """A tensor has elements, fewer than a file can hold, in whole blocks along its last axis."""
+        """Check that a tensor is not empty, fits into the file, and has whole blocks along its last axis."""
         known, name = tensor.format, printable(tensor.name)
         if prod(tensor.shape) > self._size * 8 or 0 in tensor.shape:
             self._refuse(f"the tensor {name!r} claims the shape {list(tensor.shape)}, which the file cannot hold")
@@ -273,7 +273,7 @@ class _Reader:
         return -(-(self._size - self._left) // alignment) * alignment
 
     def _require_places(self) -> None:
-        """Tensors lie in the file, aligned, and none in another: what is written is no larger than what was read."""
+        """Check that tensors lie in the file, aligned and disjoint: the output is no larger than the input."""
         for one in self.tensors:
             if one.offset % self._alignment or self.data_start + one.offset + one.nbytes > self._size:
                 self._refuse(f"the data of the tensor {printable(one.name)!r} is not in the file", "is it complete?")

@@ -1,6 +1,6 @@
-"""The graphs of a decoder as text: one for a prompt of many tokens, one for a token at a time.
+"""The graphs of a decoder as text: one for a prompt of many tokens, one for a single token.
 
-Both declare the same persistent variables, so that what one has put into the cache the other reads.
+Both declare the same persistent variables, so each reads what the other put into the cache.
 """
 
 from collections.abc import Iterator
@@ -15,12 +15,12 @@ from openinfer.lang.format import format_source
 
 @dataclass(frozen=True)
 class DecoderGraph:
-    """One of the two graphs: ``prompt`` is the most tokens of a step, 0 for one token without an axis of its own."""
+    """One of the two graphs: ``prompt`` is the most tokens per step, or 0 for one token without a token axis."""
 
     decoder: Decoder
     context: int
     source: str
-    """What the first comment says about where it came from."""
+    """Where the model came from, for the first comment."""
     prompt: int = 0
 
     def text(self) -> str:
@@ -31,7 +31,7 @@ class DecoderGraph:
 
     @property
     def _is_even(self) -> bool:
-        """Whether heads of values are as wide as those of keys, which then needs no size of its own."""
+        """Whether value heads are as wide as key heads, and so need no size of their own."""
         return self.decoder.value_head == self.decoder.head
 
     # --- declarations -----------------------------------------------------------------------------------------------
@@ -110,7 +110,7 @@ class DecoderGraph:
         return self._table(name).kept.dtype.name
 
     def _is_narrow(self, name: str) -> bool:
-        """Whether a table has floats of 16 bits, which are made f32 where they are read."""
+        """Whether a table holds 16-bit floats, which are converted to f32 where they are read."""
         found = self.decoder.table(name)
         return found is not None and found.kept.dtype.kind == "float" and found.kept.dtype.bits < 32
 
@@ -251,7 +251,7 @@ class DecoderGraph:
 
 
 def _shown(value: float) -> str:
-    """A number as f32 has it, in as few digits as tell it from others."""
+    """A number as f32, in the fewest digits that identify it."""
     return str(np.float32(value)).removesuffix(".0")
 
 

@@ -1,6 +1,6 @@
-"""What the metadata and the tensors of a GGUF file say about a decoder: its sizes, its parts, its constants.
+"""Derives a decoder from the metadata and tensors of a GGUF file: its sizes, parts and constants.
 
-Nothing is believed: sizes are those that tensors have, and what an architecture does that is not known here is refused.
+Nothing is trusted: sizes must be those of the tensors, and any feature that is not known here is refused.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,16 +21,16 @@ class Architecture:
     """How a family of decoders differs from the others."""
 
     interleaved: bool = False
-    """Whether neighbours are rotated as pairs, and not the two halves of a head."""
+    """Whether rotary pairs are adjacent elements rather than the two halves of a head."""
     activation: str = "silu(gated)"
     scales_embedding: bool = False
     """Whether embeddings are multiplied by the root of the width."""
     fused: bool = False
-    """Whether queries, keys and values come from one matrix, and gates and the hidden layer from another."""
+    """Whether queries, keys and values come from one matrix, and the gate and hidden layer from another."""
     post_norms: bool = False
-    """Whether there are norms behind attention and behind the gated layer, too."""
+    """Whether attention and the gated layer are followed by norms, too."""
     unrotated: int = 0
-    """Every layer whose number, counted from 1, is a multiple of it rotates nothing; 0 where all do."""
+    """Layers whose number, counted from 1, is a multiple of it have no rotation; 0 if all layers have one."""
 
 
 _GELU = 'gelu(gated, approximate="tanh")'
@@ -48,20 +48,20 @@ ARCHITECTURES = {
 
 @dataclass(frozen=True)
 class WeightTable:
-    """A tensor of every layer, or of the whole model: what the graph calls it, and how it is kept."""
+    """A tensor of the whole model or of every layer: its name in the graph and how it is stored."""
 
     name: str
     tensors: tuple[GgufTensor, ...]
     pattern: str | None
-    """The names of the tensors with ``{l}`` for the layer; None for one of the whole model."""
+    """The name of the tensors with ``{l}`` for the layer; None for a tensor of the whole model."""
     dims: str
-    """Its extents as the graph writes them."""
+    """The extents as the graph writes them."""
     kept: Stored
 
 
 @dataclass(frozen=True)
 class Decoder:
-    """A decoder as the graphs need it."""
+    """A decoder, as far as the graphs need it."""
 
     architecture: str
     style: Architecture
@@ -69,14 +69,14 @@ class Decoder:
     width: int
     heads: int
     groups: int
-    """Heads of keys and values."""
+    """Key and value heads."""
     head: int
-    """The width of a head of queries and keys."""
+    """The width of a query or key head."""
     value_head: int
     hidden: int
     vocabulary: int
     context: int
-    """The longest text that the model was made for."""
+    """The longest context that the model was made for."""
     eps: float
     rope_base: float
     rope_scale: float
@@ -85,7 +85,7 @@ class Decoder:
     attention_softcap: float
     final_softcap: float
     window: int
-    """How many tokens back the layers with a window see; 0 where all see everything."""
+    """How many tokens back the windowed layers see; 0 if no layer has a window."""
     tables: tuple[WeightTable, ...]
 
     def table(self, name: str) -> WeightTable | None:
@@ -95,7 +95,7 @@ class Decoder:
 
 @dataclass(frozen=True)
 class _Wanted:
-    """A table that a decoder has, or can have."""
+    """A table that a decoder must have, or may have if optional."""
 
     name: str
     tensor: str
@@ -104,7 +104,7 @@ class _Wanted:
 
 
 def _wanted(style: Architecture) -> Iterator[_Wanted]:
-    """The tables of a decoder, in the order in which a graph declares them."""
+    """The tables of a decoder in declaration order."""
     yield _Wanted("embedding", "token_embd.weight", "V, D")
     yield _Wanted("norm", "output_norm.weight", "D")
     yield _Wanted("head", "output.weight", "V, D", is_optional=True)
@@ -131,7 +131,7 @@ def _wanted(style: Architecture) -> Iterator[_Wanted]:
 
 
 def decoder_of(file: GgufFile) -> Decoder:
-    """The decoder in a file; what cannot be imported is reported all at once."""
+    """The decoder in a file; everything that cannot be imported is reported in one error."""
     return _Finder(file).run()
 
 
@@ -190,7 +190,7 @@ class _Finder:
         if eps <= 0 or base <= 0:
             self._report(f"the epsilon {eps} and the base of rotations {base} are positive")
         scaling = self._number("attention.scale", 0)
-        is_largest_gemma2 = self._name == "gemma2" and layers == 46  # files do not say what its scores are scaled by
+        is_largest_gemma2 = self._name == "gemma2" and layers == 46  # files do not say how its scores are scaled
         found = Decoder(
             architecture=self._name,
             style=style,
@@ -276,7 +276,7 @@ class _Finder:
         return WeightTable(wanted.name, tensors, pattern, wanted.dims, STORED["F32"] if len(shape) == 1 else kept)
 
     def _require_known(self) -> None:
-        """A tensor that no part of the graph reads does something that is not known here."""
+        """Report tensors that no part of the graph reads: they belong to a feature that is not known here."""
         if self._problems:
             return
         others = [name for name in self._file.tensors if name not in self._used]
@@ -285,7 +285,7 @@ class _Finder:
 
 
 def _evaluated(text: str, sizes: dict[str, int]) -> int:
-    """An extent of sums and products of sizes, as in ``dims`` of the tables above."""
+    """Evaluate an extent written as sums and products of sizes, as in ``dims`` above."""
     if text == "N*Dh+G*(Dh+Dv)":
         return sizes["N"] * sizes["Dh"] + sizes["G"] * (sizes["Dh"] + sizes["Dv"])
     total = 1

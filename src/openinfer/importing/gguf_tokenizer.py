@@ -1,4 +1,4 @@
-"""The tokenizer in a GGUF file: data that is read and checked, never run."""
+"""The tokenizer in a GGUF file: data that is read and checked, never executed."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -23,20 +23,20 @@ _ENDS = (
     "<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "</s>", "<|eom_id|>", "<EOT>", "[EOS]",
     "<|end_of_text|>", "<eos>",
 )  # fmt: skip
-"""Tokens that end an answer: no text becomes one of them, even where a file says that every text may."""
+"""Tokens that end an answer: text never encodes to one of them, even if the file allows that for any text."""
 
 
 def gguf_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
     """The tokenizer of a GGUF file.
 
-    Byte-level pieces (``gpt2``) and pieces with scores (``llama``) are read; others are refused.
+    Byte-level pieces (``gpt2``) and scored pieces (``llama``) are supported; others are refused.
     """
     with GgufFile(os.fspath(path)) as file:
         return Tokenizer(_Reader(file).vocabulary())
 
 
 def gguf_chat_format(path: str | os.PathLike[str]) -> ChatFormat:
-    """How conversations are written for the model in a GGUF file, as far as its template is of a known form."""
+    """The chat format of the model in a GGUF file, if its template has a known form."""
     with GgufFile(os.fspath(path)) as file:
         template = file.metadata.get(_TEMPLATE)
         if not isinstance(template, str):
@@ -49,7 +49,7 @@ def gguf_chat_format(path: str | os.PathLike[str]) -> ChatFormat:
 
 
 def _alphabet() -> Mapping[str, int]:
-    """The characters that stand for bytes in byte-level pieces: themselves if they can be seen, others from U+0100."""
+    """The characters that stand for bytes in byte-level pieces: visible ones for themselves, others from U+0100."""
     seen = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [one for one in range(256) if one not in seen]
     return {chr(one): one for one in seen} | {chr(0x100 + at): one for at, one in enumerate(others)}
@@ -59,13 +59,13 @@ _BYTES = _alphabet()
 
 
 class _Reader:
-    """The tokenizer's part of one file."""
+    """Reads the tokenizer of one file."""
 
     def __init__(self, file: GgufFile) -> None:
         self._file = file
 
     def vocabulary(self) -> Vocabulary:
-        """Read everything, and refuse what is not sound."""
+        """Read everything and refuse invalid data."""
         readers: dict[str, Callable[[Sequence[str], tuple[PieceKind, ...]], Vocabulary]] = {
             "gpt2": self._byte_level,
             "llama": self._scored,
@@ -178,7 +178,7 @@ class _Reader:
 
     @staticmethod
     def _bytes_of(text: str) -> bytes:
-        """The bytes that a piece stands for; a text with other characters stands for itself."""
+        """The bytes that a piece stands for; a piece with other characters stands for its own text."""
         found = [_BYTES.get(one, -1) for one in text]
         return text.encode() if -1 in found else bytes(found)
 
@@ -197,7 +197,7 @@ class _Reader:
             found[pair] = (rank, numbers[left + right])
         return found
 
-    # --- pieces with scores -----------------------------------------------------------------------------------------
+    # --- scored pieces ----------------------------------------------------------------------------------------------
 
     def _scored(self, texts: Sequence[str], kinds: tuple[PieceKind, ...]) -> Vocabulary:
         scores = self._numbers("scores", len(texts))
@@ -218,7 +218,7 @@ class _Reader:
             else:
                 is_literal = kind in (PieceKind.CONTROL, PieceKind.USER_DEFINED)
                 pieces.append(text.encode() if is_literal else text.encode().replace(SPACE_SIGN, b" "))
-        reachable = tuple(  # a text has no spaces where pieces have signs for them
+        reachable = tuple(  # pieces use a sign for spaces, so one with a real space never matches
             PieceKind.UNUSED if kind is PieceKind.NORMAL and " " in text else kind
             for text, kind in zip(texts, kinds, strict=True)
         )

@@ -1,4 +1,4 @@
-"""Names of other formats as identifiers of the language, each only once."""
+"""Turns names of other formats into unique identifiers of the language."""
 
 import re
 from collections.abc import Iterable
@@ -9,14 +9,14 @@ _LONGEST = 60
 
 
 class Identifiers:
-    """Identifiers that are taken; a new one is never one of them."""
+    """Identifiers in use; a new one never collides with them."""
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
         self._taken = {*RESERVED, *taken}
         self._last: dict[str, int] = {}
 
     def unique(self, text: str, fallback: str = "v") -> str:
-        """An identifier as much like a text as can be.
+        """A unique identifier as close to a text as possible.
 
         >>> names = Identifiers()
         >>> names.unique("past.0/key"), names.unique("past_0_key"), names.unique("387")
@@ -37,7 +37,7 @@ class Identifiers:
 
 
 def identifier(text: str, fallback: str = "v") -> str:
-    """A text as an identifier: other characters become underscores, and a number gets a letter in front."""
+    """A text as an identifier: other characters become underscores, and a leading digit gets a letter in front."""
     name = re.sub(r"[^A-Za-z0-9_]+", "_", text).strip("_")
     if len(name) > _LONGEST:
         name = name[-_LONGEST:].lstrip("_")

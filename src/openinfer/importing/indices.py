@@ -1,4 +1,4 @@
-"""Loop indices that the blocks of a branch read: a block does not see the loop that the branch stands in."""
+"""Loop indices that the blocks of a branch read: a block does not see the loop around its branch."""
 
 from collections.abc import Iterator, Mapping
 
@@ -21,7 +21,7 @@ from openinfer.ir.operand import Index, Single, Slice
 
 
 def indices_read(steps: tuple[DraftStep, ...]) -> set[str]:
-    """The names that steps read as indices, those of their own loops included."""
+    """The names that steps read as indices, including those of their own loops."""
     found: set[str] = set()
     for step in walk(steps):
         for operand in (*operands(step), *_targets(step)):
@@ -56,7 +56,7 @@ def _names(index: Index) -> Iterator[str]:
 
 
 def with_index_names(index: Index, renamed: Mapping[str, str]) -> Index:
-    """An index with other names for the loop indices in it."""
+    """An index with the loop indices in it renamed."""
     if isinstance(index, Single):
         return Single(_expr(index.value, renamed))
     return Slice(*(None if end is None else _expr(end, renamed) for end in (index.start, index.end)))

@@ -1,4 +1,4 @@
-"""Parts of a draft as values of the IR: numbers, parameters, indices, and names for model files."""
+"""Converts parts of a draft to IR values: numbers, parameters and indices; also names tensors for model files."""
 
 import re
 from hashlib import blake2b
@@ -29,7 +29,7 @@ from openinfer.loops.dim import Dim, expr_of, is_symbolic
 
 
 def tensor_name(text: str, taken: Identifiers) -> str:
-    """A name that model files allow, as much like a text as can be, each only once."""
+    """A unique name that model files allow, as close to a text as possible."""
     cleaned = re.sub(r"[^A-Za-z0-9._-]+", "_", text)[-200:] or "tensor"
     unique = taken.unique(cleaned.replace("__", "_"), "w")
     plain = re.sub(r"[^A-Za-z0-9_]+", "_", cleaned).strip("_")
@@ -37,41 +37,41 @@ def tensor_name(text: str, taken: Identifiers) -> str:
 
 
 def is_position(operand: DraftOperand | None) -> bool:
-    """Whether an index can stand in the text: an i64 scalar."""
+    """Whether an index can be written into the text: a known i64 scalar."""
     return isinstance(operand, KnownTensor) and operand.shape == () and operand.dtype is I64 and not operand.has_sizes
 
 
 def open_extent(op: str, value: Any) -> Any:
-    """The shape of a reshape with -1 for the one extent that is a quotient, which need not divide evenly."""
+    """The shape of a reshape with -1 for its only quotient, which need not divide evenly."""
     if op != "reshape" or not isinstance(value, tuple) or sum(map(has_quotient, value)) != 1:
         return value
     return tuple(-1 if has_quotient(one) else one for one in value)
 
 
 def layer_index(index: str) -> tuple[Index, ...]:
-    """The layer of a table: a loop index, or a number."""
+    """The index of a table's layer: a loop index or a number."""
     if not index:
         return ()
     return (Single(Num(int(index)) if index.isdigit() else Ref(index)),)
 
 
 def plus(expr: Expr, added: int) -> Expr:
-    """A sum, without a zero."""
+    """A sum; adding zero is omitted."""
     return expr if not is_symbolic(added) and added == 0 else BinaryExpr("+", expr, expr_of(added))
 
 
 def digest(array: Array) -> bytes:
-    """What equal arrays have in common."""
+    """A hash of an array's elements."""
     return blake2b(array.reshape(-1).view(np.uint8).data if array.size else b"", digest_size=16).digest()
 
 
 def shortened_hint(hint: str) -> str:
-    """What the file calls a value, without what exporters add."""
+    """The name of a value in the file, without suffixes that exporters add."""
     return hint.removesuffix("_output_0").removesuffix(":0")
 
 
 def number_value(constant: KnownTensor) -> InitValue:
-    """The number that a known tensor of one element is."""
+    """The value of a known tensor with one element."""
     found = constant.array.reshape(-1)[0]
     if constant.dtype.kind == "bool":
         return BoolValue(bool(found))
@@ -81,16 +81,16 @@ def number_value(constant: KnownTensor) -> InitValue:
 
 
 def _shortest(value: Any) -> float:
-    """The float with the _shortest text that rounds back to a value of a smaller type."""
+    """The float with the shortest text that rounds back to a value of a smaller type."""
     exact = float(value)
     if value.dtype.itemsize > 4 or not np.isfinite(exact):
         return exact
     short = float(str(value))
-    return short if abs(short) <= abs(exact) or abs(exact) < 1e4 else exact  # the largest rounds up to what it has not
+    return short if abs(short) <= abs(exact) or abs(exact) < 1e4 else exact  # the largest rounds out of range
 
 
 def attribute_value(value: Any) -> AttrValue:
-    """A parameter of an op."""
+    """A parameter of an op as an attribute."""
     match value:
         case bool():
             return BoolValue(value)

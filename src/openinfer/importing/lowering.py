@@ -1,4 +1,4 @@
-"""A draft as a graph of the language: names given, constants declared, parameters as values."""
+"""Lowers a draft to a graph of the language: assigns names, declares constants, converts parameters to values."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -80,7 +80,7 @@ from openinfer.ops import OPS, spec_of
 
 @dataclass(frozen=True)
 class Lowered:
-    """A graph, the tensors of its model, and what inputs and outputs are called."""
+    """A graph, the tensors of its model, and the names of its inputs and outputs."""
 
     graph: Graph
     comments: Comments
@@ -88,25 +88,25 @@ class Lowered:
     inputs: Mapping[str, str]
     outputs: Mapping[str, str]
     states: Mapping[str, str]
-    """The variable of each state, by the name of its input and that of its output."""
+    """The variable of each state, by the name of its input and by that of its output."""
 
 
 def lowered(draft: Draft) -> Lowered:
-    """The graph of a draft."""
+    """Lower a draft to a graph."""
     return _Lowering(draft).result()
 
 
 @dataclass
 class _Names:
-    """The identifiers of values, and the declarations behind them."""
+    """Assigns identifiers to values and other items."""
 
     identifiers: Identifiers
     of: dict[int, str] = field(default_factory=dict)
     kept: list[object] = field(default_factory=list)
-    """What ids belong to, so that none is used again."""
+    """The named items, kept alive so that no id is reused."""
 
     def name(self, item: object, text: str, fallback: str = "v") -> str:
-        """The name of an item, made when it is first asked for."""
+        """The name of an item, assigned on first use."""
         found = self.of.get(id(item))
         if found is None:
             found = self.of[id(item)] = self.identifiers.unique(text, fallback)
@@ -115,7 +115,7 @@ class _Names:
 
 
 class _Lowering:
-    """One draft being lowered."""
+    """Lowers one draft."""
 
     def __init__(self, draft: Draft) -> None:
         indices = {step.index for step in walk(draft.steps) if isinstance(step, DraftLoop)}
@@ -130,9 +130,9 @@ class _Lowering:
         self._outputs: dict[int, str] = {}
         self._loops: dict[str, str] = {}
         self._around: list[str] = []
-        """The indices of the loops around, innermost last."""
+        """The indices of the enclosing loops, innermost last."""
         self._handed: dict[str, str] = {}
-        """The variables that hand indices of loops to the block of a branch."""
+        """The variables that pass loop indices to the blocks of a branch."""
 
     def result(self) -> Lowered:
         draft = self._draft
@@ -155,7 +155,7 @@ class _Lowering:
         return Lowered(graph, self._comments(graph), self._tensors, inputs, outputs, states)
 
     def _comments(self, graph: Graph) -> Comments:
-        """Where the graph and its loops came from."""
+        """Comments that say where the graph and its loops came from."""
         found = Comments()
         kinds = {variable.kind for variable in graph.vars.values()}
         sections = ["sizes"] if graph.sizes else [kind.value for kind in MemoryKind if kind in kinds]
@@ -171,7 +171,7 @@ class _Lowering:
         return found
 
     def _scoped(self, steps: Sequence[DraftStep]) -> list[Node]:
-        """Steps of an outermost module in a scope of its name, where they stand together and are not all there is."""
+        """The nodes of steps; adjacent steps of an outermost module form a scope, unless there is nothing else."""
         groups: list[tuple[str, list[DraftStep]]] = []
         for step in steps:
             module = _outermost(step)
@@ -190,7 +190,7 @@ class _Lowering:
         return nodes
 
     def _ports(self) -> tuple[dict[str, str], list[tuple[DraftOperand, str]]]:
-        """The names of outputs. One that no step computes for itself is a copy."""
+        """The names of outputs, and the copies into those that no step computes."""
         computed = {
             id(one): one
             for step in walk(self._draft.steps)
@@ -198,7 +198,7 @@ class _Lowering:
             for one in step.outputs
         }
         computed |= {id(step.value): step.value for step in self._draft.steps if isinstance(step, DraftDeclare)}
-        # A declared extent must divide evenly; one that an op infers rounds down as the op does.
+        # A declared extent must divide evenly; an inferred one rounds down as its op does.
         inferred = {
             id(one)
             for step in self._draft.steps
@@ -239,7 +239,7 @@ class _Lowering:
             case DraftOp():
                 return self._op(step)
             case DraftDeclare(value) if id(value) in self._outputs:
-                return []  # zero at the beginning of a step anyway
+                return []  # outputs are zero at the start of a step anyway
             case DraftDeclare(value):
                 return [Assign(self._value(value), value.dtype, tuple(map(expr_of, value.shape)))]
             case DraftCopy(src, dst):
@@ -284,7 +284,7 @@ class _Lowering:
         return [*given, Branch(self._value(step.cond), blocks[0], blocks[1])]
 
     def _block(self, word: str, body: tuple[DraftStep, ...]) -> str:
-        """The name of a block, which stands before those that it branches to; those that do nothing are one."""
+        """Add a block in front of those that it branches to, and return its name; empty blocks are shared."""
         if not body:
             empty = next((one.name for one in self._blocks if len(one.nodes) == 1), None)
             if empty is not None:
@@ -317,7 +317,7 @@ class _Lowering:
             if step.declares and id(one) not in self._outputs
         ]
         if new and len(new) < len(outputs):
-            # Either all results are inferred, or all have been declared.
+            # Results are either all inferred or all declared.
             new = [
                 Assign(access.base, one.dtype, tuple(map(expr_of, one.shape)))
                 for access, one in zip(outputs, step.outputs, strict=True)
@@ -326,7 +326,7 @@ class _Lowering:
         return [*new, Op(step.op, tuple(inputs), attrs, tuple(outputs))]
 
     def _literals(self, step: DraftOp) -> dict[int, Literal]:
-        """The known scalars that can stand in the text: another operand says what dtype they have."""
+        """The known scalars that can be literals: another operand determines their dtype."""
         record = OPS[step.op]
         kinds = [None if one is None else spec_of(record, slot).type for slot, one in enumerate(step.inputs)]
         found: dict[int, Literal] = {}
@@ -356,7 +356,7 @@ class _Lowering:
             return name
         initial = state.initial
         if initial is None or not np.any(initial.array):
-            self._tensor_names.unique(name)  # a tensor of that name would be its first value
+            self._tensor_names.unique(name)  # a tensor of that name would be its initial value
             self._declare(name, MemoryKind.PERSISTENT, state.memory.dtype, state.memory.shape)
             return name
         dims = tuple(map(expr_of, state.memory.shape))
@@ -370,7 +370,7 @@ class _Lowering:
         return name
 
     def _counter(self, counter: DraftCounter) -> str:
-        if counter.hint in self._sizes:  # which is the size that it counts
+        if counter.hint in self._sizes:  # the size that it counts
             name = self._names.of.setdefault(id(counter), counter.hint)
         else:
             name = self._names.name(counter, counter.hint, "n")
@@ -417,7 +417,7 @@ class _Lowering:
         return Single(Ref(self._handed.get(name, name)))
 
     def _family(self, family: DraftFamily) -> str:
-        """The name of a prefix table; its tensors are called by a pattern."""
+        """The name of a prefix table; a pattern names its tensors."""
         found = self._names.of.get(id(family))
         if found is not None:
             return found
@@ -435,7 +435,7 @@ class _Lowering:
         return name
 
     def _stored_names(self, name: str, hints: Sequence[str]) -> tuple[str, str]:
-        """The text around the number of the layer: that of the file, if model files allow it and it is free."""
+        """The text around the layer number: that of the file, if model files allow it and it is free."""
         found = family_pattern(hints)
         if found is not None and re.fullmatch(r"[A-Za-z0-9._-]{1,200}", "".join(found)):
             names = [f"{found[0]}{place}{found[1]}" for place in range(len(hints))]
@@ -444,7 +444,7 @@ class _Lowering:
         return f"{name}.", ""
 
     def _constant(self, constant: KnownTensor) -> str:
-        """The name of a constant; equal ones share it."""
+        """The name of a constant; equal constants share it."""
         array = np.ascontiguousarray(constant.array).reshape(constant.shape)
         key = (constant.dtype.name, constant.shape, digest(array))
         name = self._shared.get(key)
@@ -463,13 +463,13 @@ class _Lowering:
 
 
 def _outermost(step: DraftStep) -> str | None:
-    """The outermost module of a step, none if it is of the whole; None where it belongs to the step before."""
+    """The outermost module of a step: empty for the whole model, None if the step belongs to the one before."""
     match step:
         case DraftOp():
             return (module_path(step.origin.node) or ("",))[0]
         case DraftLoop():
             first = (module_path(step.origin.node) or ("",))[0]
-            return "" if re.search(r"[._]\d+$", first) else first  # of one layer, where the loop is over all
+            return "" if re.search(r"[._]\d+$", first) else first  # of one layer, but the loop covers all
         case DraftStore() | DraftCount():
             return ""
     return None
@@ -480,4 +480,4 @@ _WITH_LITERALS = {
     *("add", "sub", "mul", "div", "floor_div", "rem", "mod", "pow", "min", "max", "where", "fma", "atan2"),
     *("eq", "ne", "lt", "le", "gt", "ge", "and", "or", "xor"),
 }
-"""Ops that read well with numbers in them, and whose result has the shape of the other operands."""
+"""Ops that read well with literals, and whose result has the shape of the other operands."""

@@ -1,4 +1,4 @@
-"""Sizes that an op refuses only because parts of them round down: the multiples with which it would not."""
+"""Advice for ops that reject sizes only because parts of them round down: multiples that they would accept."""
 
 from collections.abc import Callable, Sequence
 
@@ -9,12 +9,12 @@ from openinfer.ops.types import OpError, Shape, TensorType
 
 _STEPS = (2, 4, 8, 16, 32, 64, 128)
 _BOUND = 1 << 10
-"""Sizes are as large as this when the op is asked again; what it says does not depend on it."""
+"""The size that the op is tried with again; the outcome does not depend on it."""
 Types = Sequence[TensorType | None]
 
 
 def multiple_advice(types: Types, attempt: Callable[[Types], object]) -> str | None:
-    """What to do about extents that differ by what is rounded off; None if that is not it."""
+    """Advice for extents that differ only by rounding; None if rounding is not the cause."""
     if not any(has_quotient(extent) for one in types if one is not None for extent in one.shape):
         return None
     for step in _STEPS:

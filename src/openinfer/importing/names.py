@@ -1,4 +1,4 @@
-"""What values and weights are called, from what the file calls them: by their modules, not by numbers of nodes."""
+"""Names values and weights after their modules in the file, not after node numbers."""
 
 import re
 from collections.abc import Sequence
@@ -8,19 +8,19 @@ from openinfer.importing.draft import Draft, DraftLoop, DraftOp, DraftStep, Draf
 from openinfer.ops import OPS, spec_of
 
 _NODE = re.compile(r"[A-Z][A-Za-z0-9]*?(_\d+)?")
-"""What exporters call a node in its module: its op type, perhaps with a number."""
+"""How exporters name a node in its module: its op type, perhaps with a number."""
 _ANONYMOUS = re.compile(r"(onnx::\w+|val_?\d*|_v_?\d+|[A-Z]\w*?_?\d+|\d+|const\w*|Constant\w*|)(_output_\d+)?(__\d+)?")
 _SPEAKS_FOR_ITSELF = frozenset(
     ("linear", "conv1d", "conv2d", "conv3d", "layer_norm", "rms_norm", "batch_norm", "gather", "embedding")
 )
-"""Ops that are a module of their own: their result is called as the module."""
+"""Ops that are a module of their own: their result takes the name of the module."""
 _ROLES = frozenset(("excess", "column_sums"))
-"""What importers call tensors of their own, which belong to the module that reads them."""
+"""Hints of tensors that importers create; they belong to the module that reads them."""
 _SLOTS = {"w": "weight", "gamma": "weight", "beta": "bias", "b": "weight", "w_ih": "weight_ih", "w_hh": "weight_hh"}
 
 
 def module_path(node: str) -> tuple[str, ...]:
-    """The modules around a node, from its name.
+    """The modules around a node, taken from its name.
 
     >>> module_path("/encoder/layer.0/attention/Add_1"), module_path("Conv_12")
     (('encoder', 'layer.0', 'attention'), ())
@@ -32,7 +32,7 @@ def module_path(node: str) -> tuple[str, ...]:
 
 
 def value_name(hint: str, op: str) -> str:
-    """What a value is called: its module and the op that made it, or its own name if it has one.
+    """The name of a value: its module and the op that computes it, or its own name if it has one.
 
     >>> value_name("/encoder/layer.0/attention/self/query/Add_output_0", "linear")
     'query'
@@ -50,7 +50,7 @@ def value_name(hint: str, op: str) -> str:
 
 
 def with_names(draft: Draft) -> Draft:
-    """The draft with weights without a name of their own called by the module that they belong to."""
+    """The draft with unnamed weights named after the modules that they belong to."""
     renamed: dict[int, KnownTensor] = {}
     return replace(draft, steps=_named(draft.steps, renamed))
 
@@ -92,18 +92,18 @@ def _known(tensor: KnownTensor, step: DraftOp, slot: int, renamed: dict[int, Kno
 
 
 def _role(tensor: KnownTensor) -> str:
-    """What a number is for, where layers of a loop have different ones; elsewhere it stands in the text itself."""
+    """The role of a number that differs between the layers of a loop; elsewhere numbers are literals."""
     return tensor.hint if tensor.hint in _ROLES else "scale" if tensor.dtype.kind == "float" else "number"
 
 
 def _beside(step: DraftOp) -> str:
-    """The module of a bias that the same op reads: the weights are its too."""
+    """The module of a bias that the same op reads; the weights belong to it, too."""
     hints = [one.hint for one in step.inputs if isinstance(one, KnownTensor)]
     return next((hint.removesuffix(".bias") for hint in hints if hint.endswith(".bias")), "")
 
 
 def family_pattern(hints: Sequence[str]) -> tuple[str, str] | None:
-    """The text before and behind the number of the layer, where names differ in that alone and it counts from 0.
+    """The text before and after the layer number, if names differ in nothing else and it counts from 0.
 
     >>> family_pattern(["layer.0.w", "layer.1.w"]), family_pattern(["a", "b"])
     (('layer.', '.w'), None)
@@ -119,7 +119,7 @@ def family_pattern(hints: Sequence[str]) -> tuple[str, str] | None:
 
 
 def common_name(hints: Sequence[str]) -> str:
-    """What names have in common, without the number in which they differ.
+    """The common part of names, without the number in which they differ.
 
     >>> common_name(["layer.0.w", "layer.1.w"])
     'layer.w'

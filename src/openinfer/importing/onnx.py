@@ -25,14 +25,14 @@ def import_onnx(  # noqa: PLR0913  (as many as the command has)
     loops: bool = True,
     idioms: bool = True,
 ) -> Imported:
-    """Import an ONNX model: write ``NAME.oig`` and ``NAME.oinf`` into a folder and say what things are called.
+    """Import an ONNX model: write ``NAME.oig`` and ``NAME.oinf`` into a folder and return the names in them.
 
     ``sizes`` gives every symbolic dimension a number, or ``"<=64"`` to keep it dynamic up to a bound; a dimension
-    without a name is called ``input[0]``. ``states`` are pairs of an output and the input that it is in the next step;
-    ``*`` in both stands for the same text. ``fixed`` makes inputs constants. ``drop`` names outputs that are not
-    wanted, ``*`` standing for any text: they are left out, with all that only they need. Without ``loops`` repeated
-    layers are written one after the other, and without ``idioms`` patterns such as a written-out layer norm stay as
-    they are.
+    without a name is called ``input[0]``. ``states`` are pairs of an output and the input that receives it in the next
+    step; ``*`` in both stands for the same text. ``fixed`` turns inputs into constants. ``drop`` names unwanted
+    outputs, with ``*`` for any text: they are removed with everything that only they need. Without ``loops`` repeated
+    layers are written out one after the other, and without ``idioms`` patterns such as a decomposed layer norm stay
+    as they are.
     """
     choices = sizes_given(sizes or {})
     options = ImportOptions(name, choices, tuple(states), dict(fixed or {}), tuple(drop), loops=loops, idioms=idioms)
@@ -40,13 +40,13 @@ def import_onnx(  # noqa: PLR0913  (as many as the command has)
 
 
 def run_import(path: str, folder: str, options: ImportOptions) -> Imported:
-    """Convert, check and write; nothing is written unless all of it is right."""
+    """Convert, check and write; nothing is written unless every check passes."""
     found = converted(path, options)
     stem = identifier(options.name or os.path.splitext(os.path.basename(path))[0], "model")
     return written(found, path, folder, stem)
 
 
 def converted(path: str, options: ImportOptions) -> Lowered:
-    """The stages: read, translate, and what every importer does then."""
+    """Read and translate a file, then run the stages that all importers share."""
     with collection_paused():
         return finished(translated(read_onnx(path), options), options)

@@ -1,4 +1,4 @@
-"""Which inputs of a model decide about a branch: advice for what is refused in it."""
+"""Advice for refused branches: which inputs of the model decide them."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ _MOST_NAMED = 3
 
 
 def branch_advice(graph: OnnxGraph, branch: OnnxNode) -> str | None:
-    """Which inputs to fix, so that only one branch is left; None where none decides, or many."""
+    """Which inputs to fix so that only one branch remains; None if no input decides, or many do."""
     own = {info.name for info in graph.inputs if info.name not in graph.tensors}
     producers = {name: node for node in _all_nodes(graph) for name in node.outputs if name}
     found: list[str] = []

@@ -1,4 +1,4 @@
-"""Op types that ONNX itself defines by others: the bodies of these definitions."""
+"""Definitions of op types that ONNX itself composes of others."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +13,7 @@ _CODES = {name: code for code, name in ELEMENT_TYPES.items()}
 
 
 def function_body(node: OnnxNode, opset: int, operands: Sequence[DraftOperand | None]) -> OnnxFunction | None:
-    """The definition of an op type by others, if ONNX has one."""
+    """The definition of an op type in terms of others, if ONNX has one."""
     onnx = onnx_package()
     try:
         schema = onnx.defs.get_schema(node.op, opset, node.domain)
@@ -82,7 +82,7 @@ class _AsFunction:
 
 
 def _body(onnx: Any, schema: Any, node: OnnxNode, opset: int, operands: Sequence[DraftOperand | None]) -> Any:
-    """The plain body, or the one that depends on the types of the operands."""
+    """The plain body, or the one that depends on the operand types."""
     if schema.has_function:
         return schema.function_body
     if not schema.has_context_dependent_function:

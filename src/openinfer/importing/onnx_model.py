@@ -1,4 +1,4 @@
-"""An ONNX model as plain records: what a file says, before anything is made of it. Knows nothing of protobuf."""
+"""An ONNX model as plain records: what the file says, before any interpretation. Knows nothing of protobuf."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ class OnnxDim:
 
 @dataclass(frozen=True)
 class OnnxValueInfo:
-    """An input or output of the model. ``dtype`` is None for what is not a tensor, or has no dtype here."""
+    """An input or output of the model. ``dtype`` is None if it is not a tensor or has no dtype here."""
 
     name: str
     dtype: DType | None
@@ -41,14 +41,14 @@ AttributeValue = Union[
 
 @dataclass(frozen=True)
 class AttributeRef:
-    """In the body of a function: the attribute of its caller with this name."""
+    """In the body of a function: refers to the attribute of the caller with this name."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class OnnxNode:
-    """A node; names of inputs that are left out are empty."""
+    """A node; omitted inputs have empty names."""
 
     op: str
     domain: str
@@ -60,18 +60,18 @@ class OnnxNode:
 
     @property
     def kind(self) -> str:
-        """The op type with its domain, where that is not ONNX's own."""
+        """The op type, with its domain unless that is ONNX's own."""
         return f"{self.domain}:{self.op}" if self.domain else self.op
 
     @property
     def title(self) -> str:
-        """What a message calls the node: its name, or what it computes."""
+        """What messages call the node: its name, or its first output."""
         return self.name or next((name for name in self.outputs if name), "without a name")
 
 
 @dataclass(frozen=True)
 class OnnxGraph:
-    """Nodes in an order in which each reads only what exists already."""
+    """Nodes in topological order, with the inputs, outputs and tensors of the graph."""
 
     name: str
     nodes: tuple[OnnxNode, ...]

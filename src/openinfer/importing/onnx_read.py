@@ -1,4 +1,4 @@
-"""ONNX files to plain records. The file is hostile: nothing in it is believed, nothing outside its folder read."""
+"""Reads ONNX files into plain records. The file is hostile: nothing is trusted, nothing outside its folder read."""
 
 import os
 from collections.abc import Mapping
@@ -21,14 +21,14 @@ from openinfer.importing.onnx_tensors import ELEMENT_TYPES, TensorReader, Tensor
 from openinfer.importing.problems import bad_file
 
 _DEEPEST = 64
-"""How deep graphs may be nested in attributes of others."""
+"""How deeply graphs may be nested in attributes."""
 _LARGEST = (1 << 31) - 1
-"""Protobuf reads no more bytes than these."""
+"""The most bytes that protobuf reads."""
 _OLDEST_OPSET = 7
 
 
 def onnx_package() -> Any:
-    """The package ``onnx``, or how to install it."""
+    """The package ``onnx``; the error says how to install it."""
     try:
         import onnx
     except ImportError as error:
@@ -43,9 +43,9 @@ def onnx_package() -> Any:
 
 
 def read_onnx(path: str) -> OnnxModel:
-    """The records of a file, or a coded error."""
+    """The records of a file; raises coded errors."""
     onnx = onnx_package()
-    from google.protobuf.message import DecodeError  # comes with onnx, which may be missing
+    from google.protobuf.message import DecodeError  # comes with onnx, which is optional
 
     proto = onnx.ModelProto()
     try:
@@ -62,7 +62,7 @@ def read_onnx(path: str) -> OnnxModel:
 
 
 class _Reader:
-    """One file being read."""
+    """Reads one file."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -141,7 +141,7 @@ class _Reader:
         return OnnxValueInfo(name, dtype, dims, word)
 
     def _ordered(self, nodes: tuple[OnnxNode, ...]) -> tuple[OnnxNode, ...]:
-        """The nodes as they are: ONNX wants them sorted. A value that two nodes compute has no meaning."""
+        """The nodes as they are, since ONNX requires them sorted. No value may be computed twice."""
         seen: set[str] = set()
         for node in nodes:
             for name in node.outputs:
@@ -152,7 +152,7 @@ class _Reader:
 
 
 def function_of(proto: Any, attribute: Any) -> OnnxFunction:
-    """A function, with ``attribute`` to read the attributes of its nodes."""
+    """A function; ``attribute`` reads the attributes of its nodes."""
     nodes = tuple(_node_of(one, {_text(a.name): attribute(a) for a in one.attribute}) for one in proto.node)
     domain = _text(proto.domain)
     return OnnxFunction(
@@ -181,7 +181,7 @@ def _node_of(proto: Any, attributes: Mapping[str, AttributeValue | AttributeRef]
 
 
 def plain_attribute(proto: Any) -> AttributeValue:
-    """The value of an attribute that is neither a tensor nor a graph; None for kinds that no op here has."""
+    """The value of an attribute that is neither a tensor nor a graph; None for kinds that no op here uses."""
     match proto.type:
         case proto.FLOAT:
             return float(proto.f)
@@ -199,7 +199,7 @@ def plain_attribute(proto: Any) -> AttributeValue:
 
 
 def element_dtype(element_type: int) -> DType | None:
-    """The dtype of an element type of ONNX, if there is one here."""
+    """The dtype of an ONNX element type, or None."""
     found = ELEMENT_TYPES.get(element_type)
     return None if found is None else DTYPES[found]
 

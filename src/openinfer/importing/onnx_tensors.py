@@ -1,4 +1,4 @@
-"""Tensors of ONNX files as arrays: raw bytes, typed fields, or files beside the model."""
+"""Decodes tensors of ONNX files: raw bytes, typed fields, or files beside the model."""
 
 import os
 import stat
@@ -36,8 +36,8 @@ _TYPE_WORDS = {8: "strings", 14: "complex64", 15: "complex128", 17: "float8e4m3f
 _INT32_FIELD = {"i32", "i16", "i8", "i4", "i2", "u16", "u8", "u4", "u2", "bool", "f16", "bf16", "f8"}
 
 
-class TensorRefusal(Exception):  # noqa: N818  (turned into a diagnostic by whoever knows the place)
-    """A tensor that cannot be read, and what could be done."""
+class TensorRefusal(Exception):  # noqa: N818  (becomes a diagnostic where the location is known)
+    """A tensor that cannot be read: the reason, and advice."""
 
     def __init__(self, reason: str, advice: str | None = None) -> None:
         super().__init__(reason)
@@ -45,13 +45,13 @@ class TensorRefusal(Exception):  # noqa: N818  (turned into a diagnostic by whoe
 
 
 class TensorReader:
-    """Reads the tensors of one model, whose external data lies in ``folder``."""
+    """Reads the tensors of one model, whose external data is in ``folder``."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
 
     def read(self, proto: Any) -> OnnxTensor:
-        """A tensor; its size is checked against the bytes that are there before anything is allocated."""
+        """Read a tensor; its size is checked against the bytes in the file before anything is allocated."""
         name = ELEMENT_TYPES.get(proto.data_type)
         if name is None:
             word = _TYPE_WORDS.get(proto.data_type, f"element type {proto.data_type}")
@@ -66,7 +66,7 @@ class TensorReader:
         return OnnxTensor(dtype, _from_fields(proto, dtype, shape))
 
     def dense(self, values: OnnxTensor, indices: OnnxTensor, shape: tuple[int, ...]) -> OnnxTensor:
-        """A sparse tensor filled up with zeros; it may not become much larger than its indices."""
+        """A sparse tensor filled up with zeros, up to a limited size."""
         count = prod(shape)
         if len(shape) > MAX_DIMS or any(extent < 0 for extent in shape) or count > (1 << 24):
             raise TensorRefusal(f"its shape is {list(shape)[:20]}")
@@ -113,7 +113,7 @@ def _from_bytes(data: Array, dtype: DType, shape: tuple[int, ...]) -> Array:
 
 
 def _unpacked(data: Array, dtype: DType, count: int) -> Array:
-    """Packed elements, the first in the lowest bits."""
+    """Unpack elements, the first of which is in the lowest bits."""
     per_byte, mask = 8 // dtype.bits, (1 << dtype.bits) - 1
     codes = (data[:, None] >> (np.arange(per_byte, dtype=np.uint8) * dtype.bits)) & mask
     codes = codes.reshape(-1)[:count].astype(np.int8)

@@ -1,4 +1,4 @@
-"""What the caller says about a model: sizes, states, inputs that are constants; in Python or as texts."""
+"""Options of an import: sizes, states and fixed inputs, given in Python or as text."""
 
 import json
 import re
@@ -10,7 +10,7 @@ from openinfer.importing.problems import bad_option
 
 MOST = 1 << 40
 _LONGEST = 200
-"""How long an expression for a size may be."""
+"""The most characters of a size expression."""
 
 
 @dataclass(frozen=True)
@@ -23,13 +23,13 @@ class SizeChoice:
 
 @dataclass(frozen=True)
 class SizeExpression:
-    """A size that is computed from others, which may be the caller's own: a multiple, or a sum."""
+    """A size computed from others, which the caller may introduce: a multiple or a sum."""
 
     text: str
 
 
 SizeWord = SizeChoice | SizeExpression
-"""What the caller says of a size."""
+"""What the caller says about a size."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class ImportOptions:
     states: Sequence[tuple[str, str]] = ()
     fixed: Mapping[str, Any] = field(default_factory=dict)
     dropped: Sequence[str] = ()
-    """Patterns of the names of outputs that are not wanted."""
+    """Patterns for the names of unwanted outputs."""
     loops: bool = True
     idioms: bool = True
 
@@ -71,7 +71,7 @@ def size_choices(texts: Sequence[str]) -> dict[str, SizeWord]:
 
 
 def sizes_given(sizes: Mapping[str, int | str]) -> dict[str, SizeWord]:
-    """Sizes as Python gives them: a number, ``"<=64"``, or an expression.
+    """Read sizes given in Python: a number, ``"<=64"``, or an expression.
 
     >>> sizes_given({"batch": 1, "T": "<=64"})
     {'batch': SizeChoice(value=1, is_bound=False), 'T': SizeChoice(value=64, is_bound=True)}

@@ -1,4 +1,4 @@
-"""Outputs of a draft by patterns of their names, and drafts without some of them."""
+"""Finds outputs of a draft by patterns of their names, and removes outputs."""
 
 import re
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from openinfer.importing.problems import bad_option
 
 
 def matching_outputs(draft: Draft, pattern: str) -> list[tuple[Port, tuple[str, ...]]]:
-    """The outputs whose names a pattern fits, each with the texts that its ``*`` stand for; at least one."""
+    """The outputs whose names match a pattern, each with the texts that ``*`` matched; at least one."""
     fits = re.compile("(.*?)".join(map(re.escape, pattern.split("*"))), re.DOTALL)
     found = [(port, match.groups()) for port in draft.outputs if (match := fits.fullmatch(port.name))]
     if not found:
@@ -21,7 +21,7 @@ def matching_outputs(draft: Draft, pattern: str) -> list[tuple[Port, tuple[str, 
 
 
 def without_outputs(draft: Draft, patterns: Sequence[str]) -> Draft:
-    """The draft without the outputs whose names one of the patterns fits; what only they need is dead then."""
+    """The draft without the outputs whose names match a pattern; what only they need becomes dead."""
     dropped = {id(port) for pattern in patterns for port, _ in matching_outputs(draft, pattern)}
     kept = tuple(port for port in draft.outputs if id(port) not in dropped)
     if patterns and not kept:

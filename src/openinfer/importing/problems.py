@@ -1,10 +1,10 @@
-"""What an importer cannot do: raised where it is found, reported for every node together."""
+"""Refusals of an importer: raised where they are found, reported for all nodes together."""
 
 from openinfer.errors import Code, Diagnostic, FileSpan, ImportingError
 
 
 class Unsupported(Exception):  # noqa: N818  (a refusal, which the importer turns into a diagnostic)
-    """A node that cannot be imported: why, and what could be done."""
+    """A node that cannot be imported: the reason, and advice."""
 
     def __init__(self, reason: str, advice: str | None = None) -> None:
         super().__init__(reason)
@@ -13,7 +13,7 @@ class Unsupported(Exception):  # noqa: N818  (a refusal, which the importer turn
 
 
 class SkippedError(Exception):
-    """A node whose operands are missing because of a problem that was reported."""
+    """A node whose operands are missing because of a problem already reported."""
 
 
 def bad_file(path: str, reason: str, advice: str | None = None) -> ImportingError:
@@ -28,5 +28,5 @@ def bad_model(name: str, reason: str, advice: str | None = None, notes: tuple[st
 
 
 def bad_option(message: str, advice: str | None = None) -> ImportingError:
-    """The error for an option that has another form, or means nothing for this model."""
+    """The error for an option that is malformed or does not apply to the model."""
     return ImportingError(Diagnostic(Code.BAD_IMPORT_OPTION, message, help=advice))

@@ -29,14 +29,14 @@ def import_torch(  # noqa: PLR0913  (what there is to say about a module)
     loops: bool = True,
     idioms: bool = True,
 ) -> Imported:
-    """Import a PyTorch module: write ``NAME.oig`` and ``NAME.oinf`` into a folder and say what things are called.
+    """Import a PyTorch module: write ``NAME.oig`` and ``NAME.oinf`` into a folder and return the names in them.
 
     The module is traced by ``torch.export`` with the example inputs; an ``ExportedProgram`` is taken as it is.
-    ``dynamic_shapes`` is that of ``torch.export``, where each ``Dim`` has a ``max``: it becomes the bound of a dynamic
-    size. Buffers that the module writes become persistent, with the values that they have now. ``states`` are pairs of
-    an output and the input that it is in the next step; ``*`` in both stands for the same text. ``drop`` names
-    outputs that are not wanted. Without ``loops`` repeated layers are written one after the other, and without
-    ``idioms`` patterns such as a written-out norm stay as they are.
+    ``dynamic_shapes`` is that of ``torch.export``; the ``max`` of each ``Dim`` becomes the bound of a dynamic size.
+    Buffers that the module writes become persistent variables, initialised with their current values. ``states`` are
+    pairs of an output and the input that receives it in the next step; ``*`` in both stands for the same text. ``drop``
+    names unwanted outputs. Without ``loops`` repeated layers are written out one after the other, and without
+    ``idioms`` patterns such as a decomposed norm stay as they are.
     """
     options = ImportOptions(name, {}, tuple(states), {}, tuple(drop), loops=loops, idioms=idioms)
     args, kwargs = tuple(example_inputs), dict(example_kwargs or {})
@@ -48,7 +48,7 @@ def import_torch(  # noqa: PLR0913  (what there is to say about a module)
 def _converted(
     module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], dynamic: Any, options: ImportOptions
 ) -> Lowered:
-    """The stages: export, read, translate, and what every importer does then."""
+    """Export and read a module, then run the stages that all importers share."""
     program = exported(module, args, kwargs, dynamic, TABLE)
     with collection_paused():
         names = dimension_names(module, args, kwargs, dynamic)

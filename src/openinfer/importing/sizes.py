@@ -17,7 +17,7 @@ _DEEPEST = 60
 
 
 class ModelSizes:
-    """The sizes of one model: what the caller says of each name, and the extents that follow."""
+    """The sizes of one model: the caller's choices by name, and the extents that follow from them."""
 
     def __init__(self, choices: Mapping[str, SizeWord]) -> None:
         self._choices = dict(choices)
@@ -28,24 +28,24 @@ class ModelSizes:
         self._open: set[str] = set()
 
     def shape(self, info: OnnxValueInfo) -> tuple[int, ...]:
-        """The extents of an input; what has no word yet is remembered and counts as 1."""
+        """The extents of an input; a size without a choice is recorded as missing and counts as 1."""
         dims = info.dims or ()
         if len(dims) > MAX_DIMS:
             raise bad_option(f"the input {info.name!r:.60} has {len(dims)} dimensions, and {MAX_DIMS} are the most")
         return tuple(self._extent(info.name, place, dim) for place, dim in enumerate(dims))
 
     def pass_over(self, infos: Iterable[OnnxValueInfo]) -> None:
-        """Names that outputs have may be given, though nothing needs them."""
+        """Accept choices for the dimensions of outputs, though nothing needs them."""
         for info in infos:
             for place, dim in enumerate(info.dims or ()):
                 self._seen.update((dim.name, f"{info.name}[{place}]", *_words(dim.name)))
 
     def pass_over_places(self, places: Iterable[str]) -> None:
-        """Extents inside of the model that may be given."""
+        """Accept choices for extents inside of the model."""
         self._seen.update(places)
 
     def require_all(self) -> None:
-        """Refuse sizes without a word, all at once, and words for sizes that are not there."""
+        """Reject sizes without a choice, all at once, and choices for sizes that do not exist."""
         if self._missing:
             listed = ", ".join(
                 repr(name) if name == where else f"{name!r} ({where})" for name, where in self._missing.items()
@@ -63,12 +63,12 @@ class ModelSizes:
 
     @property
     def dynamic(self) -> dict[str, int]:
-        """The dynamic sizes by their names here."""
+        """The dynamic sizes by their names in the graph."""
         return {str(dim.expr): dim for dim in self._dims.values() if isinstance(dim, Dim) and isinstance(dim.expr, Ref)}
 
     @property
     def bounds(self) -> tuple[tuple[str, int], ...]:
-        """The dynamic sizes by their names here, with their bounds."""
+        """The dynamic sizes by their names in the graph, with their bounds."""
         return tuple((name, int(dim)) for name, dim in self.dynamic.items())
 
     def _extent(self, name: str, place: int, dim: OnnxDim) -> int:
@@ -104,7 +104,7 @@ class ModelSizes:
         return made
 
     def _computed(self, name: str, text: str, where: str) -> int:
-        """A size that the caller gives as an expression over others."""
+        """A size that the caller defines as an expression over others."""
         if name in self._open:
             raise bad_option(f"the size {name!r:.100} is computed from itself")
         self._open.add(name)
@@ -123,7 +123,7 @@ def _words(text: str) -> list[str]:
 
 
 def _is_expression(text: str) -> bool:
-    """Whether a dimension is computed from others: it has an operator, and reads as an expression.
+    """Whether a dimension is computed from others: it has an operator and parses as an expression.
 
     >>> _is_expression("past + sequence"), _is_expression("DynamicDimension.0"), _is_expression("a-b c")
     (True, False, False)
@@ -138,7 +138,7 @@ def _is_expression(text: str) -> bool:
 
 
 class _Expression:
-    """An expression over names, with ``+ - * /`` and ``floor``; division rounds down."""
+    """Evaluates an expression over names with ``+ - * /`` and ``floor``; division rounds down."""
 
     def __init__(self, text: str, lookup: Callable[[str], int]) -> None:
         self._tokens: list[str] = []

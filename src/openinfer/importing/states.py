@@ -1,4 +1,4 @@
-"""Outputs that are inputs of the next step: persistent variables, and tables for what only grows."""
+"""Ties outputs to the inputs of the next step: persistent variables, and tables for states that only grow."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -34,7 +34,7 @@ from openinfer.loops.dim import Dim, is_same, is_same_shape, is_symbolic, sizes_
 
 @dataclass(frozen=True)
 class StatePair:
-    """An output, and the input that it is in the next step; ``initial`` is what it is in the first, if not zero."""
+    """An output and the input that receives it in the next step; ``initial`` is the first value, if not zero."""
 
     output: Port
     given: Port
@@ -43,7 +43,7 @@ class StatePair:
 
 
 def with_states(draft: Draft, patterns: Sequence[tuple[str, str]], own: Sequence[StatePair] = ()) -> Draft:
-    """The draft with inputs tied to outputs, as patterns of their names say; ``own`` are those that the model ties."""
+    """The draft with inputs tied to outputs by patterns of their names; ``own`` are the pairs that the model ties."""
     if not patterns and not own:
         return draft
     pairs = [pair for output, given in patterns for pair in _matches(draft, output, given)]
@@ -66,7 +66,7 @@ def with_states(draft: Draft, patterns: Sequence[tuple[str, str]], own: Sequence
     return replace(draft, steps=(*draft.steps, *_stores(plain)))
 
 
-# --- which output is which input --------------------------------------------------------------------------------------
+# --- matching outputs to inputs ---------------------------------------------------------------------------------------
 
 
 def _matches(draft: Draft, output: str, given: str) -> list[StatePair]:
@@ -114,7 +114,7 @@ def _require_same(pair: StatePair) -> None:
 
 
 def _stores(pairs: Sequence[StatePair]) -> list[DraftStep]:
-    """The writes at the end of a step. What is a state itself is kept first: another write may change it."""
+    """The writes at the end of a step. A source that is itself a state is saved first: another write may change it."""
     states = {id(pair.value) for pair in pairs}
     kept: list[DraftStep] = []
     writes: list[DraftStep] = []
@@ -131,7 +131,7 @@ def _stores(pairs: Sequence[StatePair]) -> list[DraftStep]:
 
 
 def _with_kept_outputs(draft: Draft, pairs: Sequence[StatePair]) -> Draft:
-    """Outputs that are a state as it was before the step, copied before it is written."""
+    """The draft with outputs that are the old value of a state copied before the state is written."""
     written = {id(pair.value) for pair in pairs if pair.output.operand is not pair.value}
     kept: list[DraftStep] = []
     outputs = []
@@ -150,7 +150,7 @@ def _with_kept_outputs(draft: Draft, pairs: Sequence[StatePair]) -> Draft:
 
 @dataclass(frozen=True)
 class _Growth:
-    """How a state grows: by what, along which axis, from which size on."""
+    """How a state grows: the concatenation, its axis, the size before it and the extent it adds."""
 
     step: DraftOp
     axis: int
@@ -159,7 +159,7 @@ class _Growth:
 
 
 def _growth(draft: Draft, pair: StatePair) -> _Growth | None:
-    """How an output is its input with something added at the end, or None."""
+    """How an output appends to its input, or None if it does not."""
     result = pair.output.operand
     for step in draft.steps:
         if isinstance(step, DraftOp) and any(one is result for one in step.outputs):
@@ -181,7 +181,7 @@ def _growth(draft: Draft, pair: StatePair) -> _Growth | None:
 
 
 def _with_tables(draft: Draft, growing: Sequence[tuple[StatePair, _Growth]]) -> Draft:
-    """The concatenations as writes into tables, read back as a whole."""
+    """The draft with the concatenations as writes to tables, which are then read back as a whole."""
     counters: dict[str, tuple[DraftCounter, int]] = {}
     tables: dict[int, tuple[DraftTable, StatePair, _Growth]] = {}
     for pair, growth in growing:
@@ -207,7 +207,7 @@ def _entry(shape: Sequence[int], axis: int) -> tuple[int, ...]:
 
 
 def _appended(table: DraftTable, growth: _Growth) -> list[DraftStep]:
-    """What is new, written behind what is there, and all of it read back."""
+    """Append the new entries to a table and read all of them back."""
     step, axis = growth.step, growth.axis
     rest = tuple(one for one in step.inputs[1:] if one is not None)
     steps: list[DraftStep] = []
@@ -246,7 +246,7 @@ def _transposed(
 
 
 def _past_reads(draft: Draft, tables: Sequence[tuple[DraftTable, StatePair, _Growth]]) -> list[DraftStep]:
-    """What was there before, where something reads it, or where nothing else says how much that is."""
+    """Reads of the old entries, where something uses them or nothing else determines their number."""
     appended = {id(growth.step) for _, _, growth in tables}
     read = {id(base_of(one)) for step in walk(draft.steps) if id(step) not in appended for one in operands(step)}
     read |= {id(base_of(port.operand)) for port in draft.outputs}

@@ -1,4 +1,4 @@
-"""A module as an exported program: traced by ``torch.export``, in the ops that are translated here and core ATen."""
+"""Exports a module with ``torch.export`` to the ops that are translated here and core ATen."""
 
 import warnings
 from collections.abc import Collection, Iterator, Mapping
@@ -10,7 +10,7 @@ from openinfer.importing.problems import bad_model
 
 
 def torch_package() -> Any:
-    """The package ``torch``, or how to install it."""
+    """The package ``torch``; the error says how to install it."""
     try:
         import torch
     except ImportError as error:
@@ -25,7 +25,7 @@ def torch_package() -> Any:
 
 
 def exported(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], dynamic: Any, kept: Collection[str]) -> Any:
-    """The program of a module, or a program as it is, with every op that is not in ``kept`` decomposed."""
+    """The program of a module, or a given program, with every op that is not in ``kept`` decomposed."""
     torch = torch_package()
     name = type(module).__name__
     if isinstance(module, torch.export.ExportedProgram):
@@ -44,7 +44,7 @@ def _traced(torch: Any, module: Any, args: tuple[Any, ...], kwargs: Mapping[str,
 
 @contextmanager
 def _in_inference(module: Any) -> Iterator[None]:
-    """The module as in inference; afterwards it is as it was."""
+    """The module in inference mode, restored afterwards."""
     training = [one for one in module.modules() if one.training]
     for one in training:
         one.training = False
@@ -57,7 +57,7 @@ def _in_inference(module: Any) -> Iterator[None]:
 
 @contextmanager
 def _without_fast_path(torch: Any) -> Iterator[None]:
-    """Attention as it is written, not as one op for a whole layer."""
+    """Attention as separate ops, not fused into one op per layer."""
     before = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
@@ -67,7 +67,7 @@ def _without_fast_path(torch: Any) -> Iterator[None]:
 
 
 def _decomposed(torch: Any, program: Any, kept: Collection[str]) -> Any:
-    """The program without ops in place, and without ops that have no translation but are defined by others."""
+    """The program without in-place ops, and without untranslated ops that PyTorch can decompose."""
     found = _with_decompositions(torch, program, kept, {})
     missing = [
         node.target
@@ -90,7 +90,7 @@ def _with_decompositions(torch: Any, program: Any, kept: Collection[str], more: 
 
 
 def op_name(target: Any) -> str:
-    """What a function that a node calls is named, without its overload: ``aten.add``, ``_operator.mul``."""
+    """The name of a function that a node calls, without overload: ``aten.add``, ``_operator.mul``."""
     schema = getattr(target, "_schema", None)
     if schema is not None:
         return str(schema.name).replace("::", ".")
@@ -98,10 +98,10 @@ def op_name(target: Any) -> str:
 
 
 def _refusing(name: str, action: Any) -> Any:
-    """What ``torch.export`` makes, or the reason why it does not."""
+    """What ``torch.export`` returns; if it fails, the error gives its reason."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of torch about itself
+            warnings.simplefilter("ignore")  # about torch itself
             return action()
     except Exception as error:
         lines = [printable(line.strip())[:400] for line in str(error).splitlines() if line.strip()]

@@ -1,4 +1,4 @@
-"""An exported PyTorch program as plain records: what ``torch.export`` says, before anything is made of it.
+"""An exported PyTorch program as plain records: what ``torch.export`` says, before any interpretation.
 
 Knows nothing of torch.
 """
@@ -14,48 +14,48 @@ from openinfer.ops.types import Shape
 
 @dataclass(frozen=True)
 class ValueRef:
-    """An argument that is an input, or the result of a node."""
+    """An argument that refers to an input or to the result of a node."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class AtenNode:
-    """A call. Arguments have the names of the op's schema; those of Python operators are ``0``, ``1`` and so on."""
+    """A call. Arguments are named by the schema of the op; those of Python operators are ``0``, ``1`` and so on."""
 
     name: str
     op: str
-    """The op without its overload: ``aten.add``, ``_operator.mul``."""
+    """The op without overload: ``aten.add``, ``_operator.mul``."""
     overload: str
     arguments: Mapping[str, Any]
-    """References, numbers, texts, dtypes and tuples of them."""
+    """References, numbers, strings, dtypes and tuples of them."""
     dtypes: tuple[DType | None, ...]
-    """Those of its results; None for what is not a tensor, or has no dtype here."""
+    """The dtypes of its results; None for a result that is not a tensor or has no dtype here."""
     extents: tuple[int | None, ...]
-    """The shape of its first result; None where that depends on data."""
+    """The shape of its first result; None for extents that depend on data."""
     common: DType | None
-    """The dtype that its operands have in common, by PyTorch's rules of promotion."""
+    """The dtype that its operands are promoted to by PyTorch's rules."""
     is_complex: bool = False
-    """Whether its first result is of complex numbers."""
+    """Whether its first result is complex."""
     modules: tuple[str, ...] = ()
-    """The modules around it, each by its path in the one before."""
+    """The enclosing modules, each by its path within the one before."""
     line: str = ""
     """The file and line it came from."""
 
     @property
     def kind(self) -> str:
-        """The op with its overload, as PyTorch writes it."""
+        """The op with overload, as PyTorch writes it."""
         return f"{self.op}.{self.overload}" if self.overload else self.op
 
     @property
     def place(self) -> str:
-        """The modules around it and its own name, as one path."""
+        """The enclosing modules and the name of the node, as one path."""
         return "/" + "/".join((*self.modules, self.name))
 
 
 @dataclass(frozen=True)
 class AtenGraph:
-    """A graph inside of a node: it sees what it is given, and nothing else."""
+    """A graph inside of a node: it sees its inputs and nothing else."""
 
     inputs: tuple[str, ...]
     nodes: tuple[AtenNode, ...]
@@ -64,10 +64,10 @@ class AtenGraph:
 
 
 class InputRole(Enum):
-    """What an input of a program is."""
+    """The role of an input of a program."""
 
     GIVEN = "given"
-    """The caller gives it."""
+    """Passed by the caller."""
     KNOWN = "known"
     """A parameter, a buffer that nothing writes, or a constant."""
     STATE = "state"
@@ -76,7 +76,7 @@ class InputRole(Enum):
 
 @dataclass(frozen=True)
 class AtenInput:
-    """An input of a program: what nodes call it, and what people do."""
+    """An input of a program: its name in nodes, and its label for people."""
 
     name: str
     label: str
@@ -84,16 +84,16 @@ class AtenInput:
     dtype: DType
     shape: Shape
     array: Array | None = None
-    """The elements, unless the caller gives them."""
+    """The elements, unless the caller passes them."""
     imaginary: Array | None = None
-    """The imaginary parts of complex numbers, whose real parts are the elements."""
+    """The imaginary parts of complex numbers, whose real parts are in ``array``."""
 
 
 @dataclass(frozen=True)
 class AtenOutput:
-    """A result: what people call it, and what it is.
+    """A result: its label for people, and its value.
 
-    ``state`` is the buffer that it becomes, if it is not for the caller.
+    ``state`` is the buffer that it updates, if it is not for the caller.
     """
 
     label: str
@@ -103,7 +103,7 @@ class AtenOutput:
 
 @dataclass(frozen=True)
 class AtenProgram:
-    """A whole program, nodes in order."""
+    """A whole program, with its nodes in order."""
 
     name: str
     inputs: tuple[AtenInput, ...]

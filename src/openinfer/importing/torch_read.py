@@ -1,4 +1,4 @@
-"""Exported programs to plain records: tensors as arrays, arguments by their names, sizes as extents."""
+"""Reads exported programs into plain records: tensors as arrays, arguments by name, sizes as extents."""
 
 import os
 import re
@@ -22,13 +22,13 @@ _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
 
 def dtype_of(torch_dtype: Any) -> DType | None:
-    """The dtype here, if there is one."""
+    """The dtype of the language for a torch dtype, or None."""
     name = _DTYPES.get(str(torch_dtype).removeprefix("torch."))
     return None if name is None else DTYPES[name]
 
 
 def read_program(program: Any, name: str, names: Mapping[int, Mapping[int, str]], leaves: list[Any]) -> AtenProgram:
-    """The records of a program. ``names`` are those of dimensions by tensor and axis; ``leaves`` the example inputs."""
+    """The records of a program. ``names`` are dimension names by tensor and axis, ``leaves`` the example inputs."""
     try:
         return _Reader(program, name).program(names, leaves)
     except Unsupported as error:
@@ -36,7 +36,7 @@ def read_program(program: Any, name: str, names: Mapping[int, Mapping[int, str]]
 
 
 class _Reader:
-    """One program being read."""
+    """Reads one program."""
 
     def __init__(self, program: Any, name: str) -> None:
         self._program = program
@@ -52,7 +52,7 @@ class _Reader:
         inputs = [
             self._input(spec, placeholders[spec.arg.name], written)
             for spec in signature.input_specs
-            if spec.kind.name != "TOKEN"  # which only keeps effects in order
+            if spec.kind.name != "TOKEN"  # tokens only order effects
             and getattr(spec.arg, "name", None) in placeholders
             and _is_tensor(placeholders[spec.arg.name])
         ]
@@ -66,7 +66,7 @@ class _Reader:
     def _name_sizes(
         self, placeholders: Mapping[str, Any], names: Mapping[int, Mapping[int, str]], leaves: list[Any]
     ) -> None:
-        """Dimensions by the names that the caller has for them, else by the input and the axis."""
+        """Name dimensions as the caller does, or else by input and axis."""
         given = [spec.arg for spec in self._program.graph_signature.input_specs if spec.kind.name == "USER_INPUT"]
         tensors = [(placeholders.get(getattr(arg, "name", "")), place) for place, arg in enumerate(given)]
         for named in (True, False):
@@ -93,7 +93,7 @@ class _Reader:
         return AtenInput(node.name, label, role, dtype, shape, array_of(self._torch, self._tensor(spec), dtype))
 
     def _complex(self, spec: Any, node: Any, label: str) -> AtenInput:
-        """A tensor of complex numbers as two of real ones."""
+        """A complex tensor as two real ones."""
         pairs = array_of(self._torch, self._torch.view_as_real(self._tensor(spec).resolve_conj()), DTYPES["f32"])
         real, imaginary = (np.ascontiguousarray(pairs[..., part]) for part in (0, 1))
         return AtenInput(node.name, label, InputRole.KNOWN, DTYPES["f32"], real.shape, real, imaginary)
@@ -212,7 +212,7 @@ def array_of(torch: Any, tensor: Any, dtype: DType) -> Array:
 
 
 def _modules(node: Any) -> tuple[str, ...]:
-    """The paths in ``nn_module_stack``, each without that of the module around it."""
+    """The paths in ``nn_module_stack``, each relative to the module around it."""
     found: list[str] = []
     around = ""
     for path, _kind in (node.meta.get("nn_module_stack") or {}).values():
@@ -226,7 +226,7 @@ def _modules(node: Any) -> tuple[str, ...]:
 
 
 def _line(node: Any) -> str:
-    """The innermost line of the stack that is not PyTorch's own, else the innermost."""
+    """The innermost line of the stack outside of PyTorch, else the innermost line."""
     frames = _FRAME.findall(node.meta.get("stack_trace") or "")
     own = [frame for frame in frames if f"{os.sep}torch{os.sep}" not in frame[0] and not frame[0].startswith("torch/")]
     path, number = (own or frames or [("", "")])[-1]
@@ -234,7 +234,7 @@ def _line(node: Any) -> str:
 
 
 def _labels(torch: Any, program: Any) -> list[str]:
-    """What results are called: by the keys that lead to them."""
+    """The labels of results, made of the keys that lead to them."""
     spec = program.call_spec.out_spec
     if spec is None:
         return []

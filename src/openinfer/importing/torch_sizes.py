@@ -14,7 +14,7 @@ from openinfer.loops.dim import Dim, larger, smaller
 
 
 class ProgramSizes:
-    """The sizes of one program. Symbols get their names before extents are asked for."""
+    """The sizes of one program. Symbols must be named before extents are asked for."""
 
     def __init__(self, ranges: Mapping[Any, Any]) -> None:
         self._ranges = {str(symbol): bounds for symbol, bounds in ranges.items()}
@@ -24,7 +24,7 @@ class ProgramSizes:
         self._open: dict[str, str] = {}
 
     def name(self, symint: Any, label: str) -> None:
-        """Say what a dimension is called, if it is a symbol that has no name yet."""
+        """Name a dimension, if it is a symbol without a name."""
         expr = expression(symint)
         if expr is not None and expr.is_Symbol:
             self._labels.setdefault(str(expr), label)
@@ -35,7 +35,7 @@ class ProgramSizes:
         return int(value) if expr is None else self._value(expr)
 
     def require_bounds(self) -> None:
-        """Refuse sizes without a bound, all at once."""
+        """Reject sizes without a bound, all at once."""
         if not self._open:
             return
         listed = ", ".join(map(repr, self._open.values()))
@@ -47,7 +47,7 @@ class ProgramSizes:
 
     @property
     def dynamic(self) -> dict[str, int]:
-        """The sizes by their names here."""
+        """The sizes by their names in the graph."""
         return {str(dim.expr): dim for dim in self._dims.values() if isinstance(dim, Dim)}
 
     def _value(self, expr: Any) -> int:
@@ -91,14 +91,14 @@ class ProgramSizes:
 
 
 def expression(value: Any) -> Any:
-    """The expression of a symbolic integer, or None where it is a number."""
+    """The expression of a symbolic integer, or None for a plain number."""
     node = getattr(value, "node", None)
     expr = None if node is None else node.expr
     return None if expr is None or expr.is_Integer else expr
 
 
 def _finite(bound: Any) -> int | None:
-    """An upper bound as a number; what has none is infinite, in a type of its own."""
+    """An upper bound as a number; None for infinity, which has a type of its own."""
     text = str(bound)
     return int(text) if text.isdigit() and 0 < int(text) <= MOST else None
 
@@ -106,7 +106,7 @@ def _finite(bound: Any) -> int | None:
 def dimension_names(
     module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], dynamic: Any
 ) -> dict[int, dict[int, str]]:
-    """What ``dynamic_shapes`` calls dimensions: by the identity of the example tensor, and the axis."""
+    """The names that ``dynamic_shapes`` gives dimensions, by the id of the example tensor and the axis."""
     if not dynamic:
         return {}
     given = inspect.signature(module.forward).bind(*args, **kwargs).arguments
@@ -119,7 +119,7 @@ def dimension_names(
 
 
 def _named(value: Any, spec: Any) -> Iterator[tuple[Any, int, str]]:
-    """The dimensions with names among the tensors of a value, beside what is said of them."""
+    """The named dimensions of the tensors in a value, as its specification gives them."""
     if spec is None:
         return
     if hasattr(value, "shape") and hasattr(value, "dtype"):

@@ -1,4 +1,4 @@
-"""The nodes of an exported program as a draft, one after the other; what stands in the way is reported together."""
+"""Translates the nodes of an exported program to a draft, one by one; problems are reported together."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,11 +18,11 @@ from openinfer.ops import OpError
 
 _MOST_REPORTED = 100
 _UNEXPECTED = (ArithmeticError, LookupError, TypeError, ValueError)
-"""What a translator stumbles over where an op is called in a way that it does not know."""
+"""What a translator raises when an op is called in a way that it does not know."""
 
 
 class _SkippedError(Exception):
-    """A node whose operands are missing because of a problem that was reported."""
+    """A node whose operands are missing because of a problem already reported."""
 
 
 class _Missing:
@@ -30,7 +30,7 @@ class _Missing:
 
 
 def translated_program(program: AtenProgram) -> tuple[Draft, tuple[StatePair, ...]]:
-    """The draft of a program and the buffers that it writes, or all its problems."""
+    """The draft of a program and the buffers that it writes; raises all problems together."""
     return _ProgramTranslation(program).draft()
 
 
@@ -109,7 +109,7 @@ class _ProgramTranslation:
         return translator(context)
 
     def _inline(self, graph: AtenGraph, given: Sequence[Any]) -> tuple[DraftOperand, ...]:
-        """A graph inside of a node, in the place where the node stands."""
+        """Translate a nested graph in place of its node."""
         around, origin, before = (self._values, self._read), self._emitter.origin, len(self._problems)
         self._values = dict(zip(graph.inputs, given, strict=True))
         self._read = _read_results(graph.nodes, graph.outputs)
@@ -153,12 +153,12 @@ class _ProgramTranslation:
 
 
 def _reason(error: Exception) -> Unsupported:
-    """Why a translator gave up, without meaning to."""
+    """A refusal for an exception that a translator did not intend."""
     return Unsupported(error.message if isinstance(error, OpError) else f"it is called in a way not known: {error}")
 
 
 def _named(results: Any, node: AtenNode) -> Any:
-    """The results, with the place of the node as a name where they have none yet."""
+    """The results, named after the place of the node if they have no name yet."""
     if isinstance(results, tuple):
         return tuple(_named(one, node) for one in results)
     if node.modules and isinstance(results, KnownTensor) and not results.hint:
@@ -185,7 +185,7 @@ def _known(one: AtenInput) -> "KnownTensor | ComplexOperand":
 
 
 def _needed(nodes: Sequence[AtenNode], results: Sequence[Any]) -> list[AtenNode]:
-    """The nodes that results depend on, in their order."""
+    """The nodes that results depend on, in order."""
     wanted = {name for one in results for name in _references(one)}
     kept = []
     for node in reversed(nodes):
@@ -196,7 +196,7 @@ def _needed(nodes: Sequence[AtenNode], results: Sequence[Any]) -> list[AtenNode]
 
 
 def _read_results(nodes: Sequence[AtenNode], results: Sequence[Any]) -> dict[str, set[int]]:
-    """Which results of each node something reads: those that are taken out of a list one by one, else the first."""
+    """The positions of the results of each node that are read: those that ``getitem`` takes, else the first."""
     found: dict[str, set[int]] = {node.name: set() for node in nodes}
     for node in _needed(nodes, results):
         for value in node.arguments.values():

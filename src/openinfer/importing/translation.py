@@ -1,4 +1,4 @@
-"""A model's nodes, one after the other, as steps of a draft. Every node that cannot be translated is reported."""
+"""Translates the nodes of a model to steps of a draft, one by one. Reports every node that cannot be translated."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,25 +33,25 @@ from openinfer.importing.translate.refused import refusal
 from openinfer.ops import OpError
 
 _DEEPEST = 100
-"""How deep bodies of functions and branches may be inside each other."""
+"""How deeply bodies of functions and branches may be nested."""
 _MOST_NODES = 200_000
-"""How many nodes a model may have once functions and loops are written out."""
+"""The most nodes of a model once functions are inlined and loops unrolled."""
 _MOST_REPORTED = 100
 _MOST_ELEMENTS = 1 << 24
 _MALFORMED = (OpError, ArithmeticError, LookupError, MemoryError, TypeError, ValueError)
-"""What a translator stumbles over where a file gives a node inputs or attributes that it cannot have."""
+"""What a translator raises when a file gives a node inputs or attributes that it cannot have."""
 _NO_SENSE = "its inputs and attributes do not fit each other"
 
 
 @dataclass(frozen=True)
 class _Missing:
-    """A value that does not exist: its node failed, which was reported, or has no such output."""
+    """A value that does not exist: its node failed, which has been reported, or has no such output."""
 
     reason: str | None = None
 
 
 class _Names:
-    """What names mean, graph inside graph."""
+    """The values of names, in nested graphs."""
 
     def __init__(self, outer: "_Names | None" = None) -> None:
         self._own: dict[str, DraftOperand | _Missing] = {}
@@ -71,7 +71,7 @@ class _Names:
 
 
 def translated(model: OnnxModel, options: ImportOptions) -> Draft:
-    """The draft of a model, or all its problems."""
+    """The draft of a model; raises all problems together."""
     sizes = ModelSizes(options.sizes)
     names = _Names()
     inputs = _inputs(model, options, sizes, names)
@@ -87,7 +87,7 @@ def translated(model: OnnxModel, options: ImportOptions) -> Draft:
     for info, output in zip(model.graph.outputs, outputs, strict=True):
         if output is None:
             raise bad_file(model.path, f"no node computes the output {printable(info.name)!r:.100}")
-        placed = translation.emitter.placed(output)  # a result that is a size is a value of the graph
+        placed = translation.emitter.placed(output)  # a size becomes a value of the graph
         assert placed is not None
         ports.append(Port(info.name, placed))
     name = options.name or model.graph.name
@@ -99,7 +99,7 @@ def translated(model: OnnxModel, options: ImportOptions) -> Draft:
 
 
 def _inputs(model: OnnxModel, options: ImportOptions, sizes: ModelSizes, names: _Names) -> list[Port]:
-    """The inputs as values, those that are fixed as constants, initializers too."""
+    """The inputs as values; fixed inputs and initializers become constants."""
     graph = model.graph
     for name, tensor in graph.tensors.items():
         names.bind(name, KnownTensor(tensor.dtype, tensor.array, name))
@@ -131,7 +131,7 @@ def _refusal(path: str, message: str) -> Diagnostic:
 
 
 def _fixed(info: OnnxValueInfo, value: object) -> KnownTensor:
-    """A value for an input; one number stands for all elements of a known shape."""
+    """A constant for an input; a single number fills a known shape."""
     assert info.dtype is not None
     array = np.asarray(value)
     try:
@@ -150,7 +150,7 @@ def _fixed(info: OnnxValueInfo, value: object) -> KnownTensor:
 
 
 class _Translation:
-    """The walk over nodes. ``names`` and ``opsets`` are those of the graph or function that is being walked."""
+    """Walks the nodes. ``names`` and ``opsets`` are those of the current graph or function."""
 
     def __init__(self, model: OnnxModel, names: _Names, emitter: Emitter) -> None:
         self.emitter = emitter
@@ -163,7 +163,7 @@ class _Translation:
         self._around: list[OnnxNode] = []
 
     def graph(self, graph: OnnxGraph) -> list[DraftOperand | None]:
-        """The outputs of a graph; None for those that have no value."""
+        """Translate a graph and return its outputs; None for those that have no value."""
         for node in _needed(graph):
             self._count += 1
             if self._count > _MOST_NODES:
@@ -173,7 +173,7 @@ class _Translation:
         return [None if one is None or isinstance(one, _Missing) else one for one in found]
 
     def inline(self, graph: OnnxGraph, given: Sequence[DraftOperand]) -> tuple[DraftOperand, ...]:
-        """A graph inside a node; names of the graph around are known in it."""
+        """Translate a graph inside a node; it sees the names of the graph around it."""
         if len(given) != len(graph.inputs):
             raise Unsupported(f"its graph has {len(graph.inputs)} inputs, and {len(given)} are given")
         outer, before = self._names, len(self.problems)
@@ -195,13 +195,13 @@ class _Translation:
         return tuple(found)
 
     def find(self, name: str) -> DraftOperand | None:
-        """What a name means in the graph that is being walked."""
+        """The value of a name in the current graph, or None."""
         found = self._names.find(name)
         return None if isinstance(found, _Missing) else found
 
     @contextmanager
     def conditional(self, node: OnnxNode) -> Iterator[None]:
-        """What is refused in a branch could be left out, if the inputs that decide about it were fixed."""
+        """Adds advice to problems in a branch: it can be left out if the inputs that decide it are fixed."""
         before = len(self.problems)
         try:
             yield
@@ -213,15 +213,15 @@ class _Translation:
                 ]
 
     def reported(self) -> int:
-        """How many problems were reported so far."""
+        """The number of problems reported so far."""
         return len(self.problems)
 
     def forget(self, reported: int) -> None:
-        """Drop the problems since then: what they belong to is translated in another way."""
+        """Drop the problems reported since then: their nodes are translated in another way."""
         del self.problems[reported:]
 
     def _inner(self, graph: OnnxGraph) -> list[DraftOperand | None]:
-        """A graph inside of a node; what is refused in it leaves the depth as it was."""
+        """Translate a nested graph; the depth is restored even if that fails."""
         if self._depth == _DEEPEST:
             raise bad_file(self._model.path, f"its graphs and functions are nested more than {_DEEPEST} deep")
         self._depth += 1
@@ -285,7 +285,7 @@ class _Translation:
     def _called(
         self, node: OnnxNode, function: OnnxFunction, operands: Sequence[DraftOperand | None]
     ) -> "list[DraftOperand | _Missing | None]":
-        """The body of a function in the place of a node."""
+        """Inline the body of a function in place of a node."""
         outer, opsets, before = self._names, self._opsets, len(self.problems)
         self._names, self._opsets = _Names(), {**opsets, **function.opsets}
         self._around.append(node)
@@ -333,7 +333,7 @@ def _domain_advice(node: OnnxNode) -> str:
 
 
 def _named(operand: DraftOperand, name: str) -> DraftOperand:
-    """A result with the name that the file has for it, if it has none yet."""
+    """A result with its name in the file, if it has no name yet."""
     if isinstance(operand, KnownTensor) and not operand.hint:
         return replace(operand, hint=name)
     if isinstance(operand, DraftValue) and not operand.hint:
@@ -342,7 +342,7 @@ def _named(operand: DraftOperand, name: str) -> DraftOperand:
 
 
 def _with_attributes(node: OnnxNode, given: Mapping[str, AttributeValue | AttributeRef]) -> OnnxNode:
-    """A node of a function's body with the attributes of its caller."""
+    """A node of a function's body, with the attributes of its caller."""
     found: dict[str, AttributeValue | AttributeRef] = {}
     for name, value in node.attributes.items():
         own = given.get(value.name) if isinstance(value, AttributeRef) else value
@@ -354,12 +354,12 @@ def _with_attributes(node: OnnxNode, given: Mapping[str, AttributeValue | Attrib
 
 
 def _needed(graph: OnnxGraph) -> list[OnnxNode]:
-    """The nodes that outputs depend on, in their order."""
+    """The nodes that outputs depend on, in order."""
     wanted = {info.name for info in graph.outputs}
     kept = []
     for node in reversed(graph.nodes):
         if any(name in wanted for name in node.outputs if name):
-            # An output that nothing reads has no name; the first one keeps it, since nodes are called by it.
+            # Outputs that nothing reads lose their names; the first one keeps it, since messages use it for the node.
             rest = tuple(name if name in wanted else "" for name in node.outputs[1:])
             kept.append(replace(node, outputs=(*node.outputs[:1], *rest)))
             wanted.update(_read(node))
@@ -367,7 +367,7 @@ def _needed(graph: OnnxGraph) -> list[OnnxNode]:
 
 
 def _read(node: OnnxNode) -> set[str]:
-    """All names that a node reads, its graphs included."""
+    """All names that a node reads, including those that its graphs read."""
     found = set(node.inputs)
     for value in node.attributes.values():
         if isinstance(value, OnnxGraph):

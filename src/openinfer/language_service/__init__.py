@@ -1,7 +1,7 @@
-"""What an editor asks about a graph's text, whatever protocol it speaks. Knows nothing of execution.
+"""Answers an editor's questions about the text of a graph, in any protocol. Knows nothing of execution.
 
-``LanguageService`` keeps the open texts; functions answer questions about a ``TextAnalysis`` and a place in it, which
-is counted in characters.
+``LanguageService`` keeps the open texts; functions answer questions about a ``TextAnalysis`` and an offset in it,
+counted in characters.
 """
 
 from openinfer.language_service.analysis import TextAnalysis, analyse

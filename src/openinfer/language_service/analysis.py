@@ -1,7 +1,7 @@
 """What is known about a text: its names, its graph, its problems, and the types that a model and sizes give it.
 
-A text that is being typed is wrong most of the time. Its names come from what is right in it, and its types from the
-last version that could be bound.
+A text being typed is wrong most of the time. Its names come from its valid parts, and its types from the last version
+that could be bound.
 """
 
 import re
@@ -25,26 +25,26 @@ from openinfer.language_service.text import TextRange
 from openinfer.oinf.model import ModelLoader
 
 _TYPE = re.compile(r"(?:\s*\([^)]*\))?\s*:\s*([A-Za-z]\w*(?:\s*\[[^\];]*\])?)")
-"""A type behind a name that is declared."""
+"""A type after a declared name."""
 NO_GRAPH = Graph.of((), (), ())
 
 
 @dataclass(frozen=True)
 class TextAnalysis:
-    """One version of a text and all that is known about it."""
+    """One version of a text and everything known about it."""
 
     source: Source
     recovered: RecoveredTree = field(repr=False)
     index: SymbolIndex = field(repr=False)
     graph: Graph = field(repr=False)
-    """The graph; where there are errors, what is right of it."""
+    """The graph; if there are errors, its valid part."""
     problems: tuple[Diagnostic, ...]
     surroundings: Surroundings
     model: ModelLoader | None = None
     bound: BoundGraph | None = field(default=None, repr=False)
-    """The graph with its types, where there are no errors."""
+    """The graph with its types, if there are no errors."""
     known: BoundGraph | None = field(default=None, repr=False)
-    """The same of this version or else of the last one that had it."""
+    """``bound`` of this version, or else of the last one that had it."""
 
     @property
     def text(self) -> str:
@@ -57,7 +57,7 @@ class TextAnalysis:
         return sorted(found, key=lambda pair: (pair[0], pair[1].index))
 
     def node_at(self, offset: int) -> Node | None:
-        """The last node that begins at or before a place, where the place is inside it."""
+        """The last node that begins at or before an offset, if it contains the offset."""
         place = bisect_right(self._nodes, offset, key=lambda pair: pair[0])
         if not place:
             return None
@@ -65,16 +65,16 @@ class TextAnalysis:
         return node if isinstance(node.span, Span) and offset <= node.span.end else None
 
     def nodes_with(self, kind: type) -> list[tuple[int, Node]]:
-        """The nodes of a kind with where they begin, in the order of the text."""
+        """The nodes of a kind with their start offsets, in text order."""
         return [pair for pair in self._nodes if isinstance(pair[1].kind, kind)]
 
     def block_at(self, offset: int) -> str:
-        """The block around a place, by the names that the text has; empty outside of blocks."""
+        """The name of the block around an offset, as the text has it; empty outside of blocks."""
         found = [one for one in self.index.outline if one.kind == "block" and one.range.touches(offset)]
         return found[-1].name if found else ""
 
     def types_of(self, symbol: SourceSymbol) -> list[str]:
-        """The types of a variable: of one in a block with parameters, one for each way in which it is called."""
+        """The types of a variable; in a block with parameters, one per way in which it is called."""
         if self.known is not None:
             variables = self.known.vars
             if symbol.block:
@@ -92,7 +92,7 @@ class TextAnalysis:
         return [" ".join(found[1].split())] if found else []
 
     def range_of(self, problem: Diagnostic) -> TextRange:
-        """Where a problem is; one that is nowhere in the text is at its beginning."""
+        """The range of a problem; one without a place in the text is shown on the first line."""
         if isinstance(problem.span, Span) and problem.span.source.name == self.source.name:
             return TextRange(problem.span.start, problem.span.end)
         first = self.text.find("\n")
@@ -106,7 +106,7 @@ def analyse(
     model: ModelLoader | None = None,
     before: TextAnalysis | None = None,
 ) -> TextAnalysis:
-    """Everything about a text; ``before`` is an earlier version of it, whose types count until there are new ones.
+    """Analyse a text; ``before`` is an earlier version of it, whose types are used until there are new ones.
 
     >>> found = analyse("dynamic { x: f32[4]; } volatile { y: f32[5]; } block entry { op neg(x) >> y; return; }")
     >>> [str(problem.code) for problem in found.problems]
@@ -131,6 +131,6 @@ def _bound(
         return None, parsed.problems
     binding = check(parsed.graph, model, given.sizes)
     more = [problem for problem in binding.problems if problem not in parsed.problems]
-    if model is None and (given.model is not None or not given.sizes):  # one that cannot be read is reported
+    if model is None and (given.model is not None or not given.sizes):  # an unreadable model is reported
         more = without_what_a_model_gives(more)
     return binding.bound, [*parsed.problems, *more]

@@ -1,4 +1,4 @@
-"""What can be written at a place: ops, parameters, variables, tensors of the model, words."""
+"""Completions: ops, parameters, variables, tensors of the model, keywords."""
 
 import re
 from bisect import bisect_left
@@ -30,7 +30,7 @@ _DECLARATIONS = frozenset({*SECTIONS, "constants", "inputs", "outputs", "state"}
 
 @dataclass(frozen=True)
 class CompletionEntry:
-    """Something that can be written. ``snippet`` has places to fill in, ``${1:name}``; ``range`` is replaced."""
+    """A completion. ``snippet`` has placeholders, ``${1:name}``; ``range`` is replaced."""
 
     label: str
     kind: str
@@ -43,17 +43,17 @@ class CompletionEntry:
 
 @dataclass(frozen=True)
 class _Place:
-    """What stands before a cursor: the tokens of its statement, the brackets open around it, the word being typed."""
+    """What precedes a cursor: the tokens of its statement, the open brackets, and the word being typed."""
 
     analysis: TextAnalysis
     offset: int
     range: TextRange
     tokens: tuple[SourceToken, ...]
-    """From the beginning of the statement up to the word."""
+    """From the start of the statement up to the word."""
     braces: tuple[str, ...]
-    """What the open braces belong to: the first word of each."""
+    """The first word of what each open brace belongs to."""
     brackets: tuple[int, ...]
-    """The positions among the tokens of the parentheses and square brackets that are open."""
+    """The positions of the open parentheses and square brackets among the tokens."""
 
     @property
     def last(self) -> str:
@@ -65,7 +65,7 @@ class _Place:
 
 
 def completions(analysis: TextAnalysis, offset: int) -> list[CompletionEntry]:
-    """What can be written at a place; the word that is being typed is replaced."""
+    """The completions at an offset; they replace the word being typed."""
     text = analysis.text[:offset]
     open_mark, start = _opened(analysis, offset)
     if open_mark == "comment":
@@ -81,7 +81,7 @@ def completions(analysis: TextAnalysis, offset: int) -> list[CompletionEntry]:
 
 
 def _opened(analysis: TextAnalysis, offset: int) -> tuple[str, int]:
-    """Whether a place is inside a comment or a string, and where that begins."""
+    """Whether an offset is inside a comment or a string, and where that begins."""
     tokens = analysis.recovered.tokens
     number = bisect_left(tokens, offset, key=lambda one: one.start_pos)
     behind = tokens[number - 1].start_pos if number else 0
@@ -120,7 +120,7 @@ def _heading(statement: Sequence[SourceToken]) -> str:
     return "with" if statement and statement[-1].type == "_WITH" else (statement[0].value if statement else "")
 
 
-# --- by place ---------------------------------------------------------------------------------------------------------
+# --- by context -------------------------------------------------------------------------------------------------------
 
 
 def _found(place: _Place) -> Iterator[CompletionEntry]:
@@ -184,7 +184,7 @@ def _in_block(place: _Place) -> Iterator[CompletionEntry]:
 
 
 def _arguments(place: _Place) -> Iterator[CompletionEntry]:
-    """Between the parentheses of an op."""
+    """Completions between the parentheses of an op."""
     name = next(two.value for one, two in zip(place.tokens, place.tokens[1:], strict=False) if one.type == "OP")
     record = OPS.get(name)
     if place.last == "_EQUALS":
@@ -222,7 +222,7 @@ def _param_values(place: _Place, param: Param) -> Iterator[CompletionEntry]:
     yield from _symbols(place, (SymbolKind.VARIABLE,), sections=("constant", "constants"))
 
 
-# --- what there is ----------------------------------------------------------------------------------------------------
+# --- candidates -------------------------------------------------------------------------------------------------------
 
 
 def _ops(place: _Place) -> Iterator[CompletionEntry]:

@@ -1,4 +1,4 @@
-"""The names that a syntax tree declares, before anything that uses them is looked at."""
+"""The names that a syntax tree declares, collected before any of their uses."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ _BODIES = frozenset({"wrapped", "graph", "sizes", "block", "loop", "loop_body", 
 
 
 def place_of(token: object) -> TextRange:
-    """Where a token stands."""
+    """The range of a token."""
     assert isinstance(token, SourceToken)
     return TextRange(token.start_pos, token.end_pos)
 
@@ -30,25 +30,25 @@ def leaves(tree: STree) -> Iterator[SourceToken]:
 
 
 def extent_of(tree: STree) -> TextRange:
-    """From the first to the last token of a tree; brackets and semicolons at its end are not among them."""
+    """From the first to the last token of a tree, which excludes brackets and semicolons at its end."""
     tokens = list(leaves(tree))
     return TextRange(tokens[0].start_pos, tokens[-1].end_pos) if tokens else TextRange(0, 0)
 
 
 @dataclass
 class Declared:
-    """The declared names, by what they are."""
+    """The declared names by kind."""
 
     sizes: dict[str, SourceSymbol] = field(default_factory=dict)
     variables: dict[str, SourceSymbol] = field(default_factory=dict)
-    """Of sections, and temporaries that all blocks share."""
+    """Those of sections, and temporaries that all blocks share."""
     blocks: dict[str, SourceSymbol] = field(default_factory=dict)
     own: dict[str, dict[str, SourceSymbol]] = field(default_factory=dict)
-    """The variables and indices of each block with parameters."""
+    """The variables and indices local to each block with parameters."""
 
 
 def declared_in(tree: STree) -> Declared:
-    """The names that a text declares; of several declarations of a name, the first one counts."""
+    """The names that a text declares; of several declarations of a name, the first counts."""
     found = Declared()
     for size in _trees(tree, "size"):
         _add(found.sizes, size.children[0], SymbolKind.SIZE)
@@ -66,7 +66,7 @@ def declared_in(tree: STree) -> Declared:
 
 
 def _trees(tree: STree, *kinds: str) -> Iterator[STree]:
-    """The trees of some kinds below a tree, in the order of the text."""
+    """The subtrees of some kinds, in text order."""
     for child in tree.children:
         if isinstance(child, Tree):
             if child.data in kinds:

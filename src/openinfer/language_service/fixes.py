@@ -1,4 +1,4 @@
-"""Changes of the text that problems name in their help, for an editor to make."""
+"""The fixes that problems name in their help, as edits for an editor."""
 
 import re
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from openinfer.language_service.text import TextEdit, TextRange
 
 @dataclass(frozen=True)
 class CodeFix:
-    """A change that makes a problem go away."""
+    """A change that fixes a problem."""
 
     title: str
     edits: tuple[TextEdit, ...]
@@ -19,7 +19,7 @@ class CodeFix:
 
 
 def code_fixes(analysis: TextAnalysis, place: TextRange) -> list[CodeFix]:
-    """The changes for the problems that touch a range."""
+    """The fixes for the problems that touch a range."""
     found: list[CodeFix] = []
     for problem in analysis.problems:
         where = analysis.range_of(problem)
@@ -35,7 +35,7 @@ def code_fixes(analysis: TextAnalysis, place: TextRange) -> list[CodeFix]:
 
 
 def _edits(analysis: TextAnalysis, where: TextRange, fix: Fix) -> list[TextEdit]:
-    """What a fix changes; nothing where the text is not as it should be for it."""
+    """The edits of a fix; none if the text is not as the fix expects."""
     text = analysis.text
     match fix.place:
         case FixPlace.FIRST:
@@ -62,7 +62,7 @@ def _edits(analysis: TextAnalysis, where: TextRange, fix: Fix) -> list[TextEdit]
 
 
 def _line_before(analysis: TextAnalysis, where: TextRange, new: str) -> TextEdit:
-    """A line of its own in front of the statement, indented as that is."""
+    """Insert a line in front of the statement, with its indentation."""
     start = statement_around(analysis, where).start
     before = analysis.text[analysis.text.rfind("\n", 0, start) + 1 : start]
     indent = before if before.isspace() else ""
@@ -70,7 +70,7 @@ def _line_before(analysis: TextAnalysis, where: TextRange, new: str) -> TextEdit
 
 
 def _argument(analysis: TextAnalysis, where: TextRange, new: str) -> list[TextEdit]:
-    """One more argument in the first parentheses of the statement."""
+    """Add an argument to the first parentheses of the statement."""
     around = statement_around(analysis, where)
     inside = [one for one in analysis.recovered.tokens if around.start <= one.start_pos < around.end]
     closing = next((at for at, one in enumerate(inside) if one.type == "_RPAR"), 0)
@@ -81,7 +81,7 @@ def _argument(analysis: TextAnalysis, where: TextRange, new: str) -> list[TextEd
 
 
 def _moved(analysis: TextAnalysis, where: TextRange, beginning: str) -> list[TextEdit]:
-    """A statement further below, taken out there and put in front of the one around the place."""
+    """Move a later statement in front of the one around the range."""
     text, around = analysis.text, statement_around(analysis, where)
     found = re.compile(rf"{re.escape(beginning)}\b[^;{{}}]*;").search(text, around.end)
     if found is None:
@@ -89,7 +89,7 @@ def _moved(analysis: TextAnalysis, where: TextRange, beginning: str) -> list[Tex
     start, end = found.span()
     line = text.rfind("\n", 0, start) + 1
     if text[line:start].isspace() and text[end : end + 1] == "\n":
-        start, end = line, end + 1  # it had the line to itself
+        start, end = line, end + 1  # it is alone on its line
     return [_line_before(analysis, where, found.group()), TextEdit(TextRange(start, end), "")]
 
 
@@ -99,7 +99,7 @@ def _behind_colon(text: str, where: TextRange) -> int:
 
 
 def _first(analysis: TextAnalysis, where: TextRange, old: str) -> int | None:
-    """Where the old text stands first, in the range or around it, or alone in its statement; words are whole words."""
+    """Where the old text first occurs, in or around the range, or alone in its statement; words match as a whole."""
     pattern = re.escape(old)
     if re.match(r"\w", old):
         pattern = rf"(?<!\w){pattern}"
@@ -116,7 +116,7 @@ def _first(analysis: TextAnalysis, where: TextRange, old: str) -> int | None:
 
 
 def statement_around(analysis: TextAnalysis, where: TextRange) -> TextRange:
-    """The statement around a place, from its first token to its semicolon."""
+    """The statement around a range, from its first token to its semicolon."""
     ends = ("_SEMICOLON", "_LBRACE", "_RBRACE")
     tokens = analysis.recovered.tokens
     before = [one for one in tokens if one.end_pos <= where.start and one.type in ends]
@@ -135,7 +135,7 @@ def _formatted(analysis: TextAnalysis, problem: Diagnostic) -> list[CodeFix]:
 
 
 def format_edits(analysis: TextAnalysis) -> list[TextEdit]:
-    """The edits that put a text into canonical form; none where it is so already, or where its syntax is wrong."""
+    """The edits that bring a text into canonical form; none if it is canonical already, or its syntax is wrong."""
     try:
         formatted = format_source(analysis.text, analysis.source.name)
     except GraphError:

@@ -1,4 +1,4 @@
-"""What each token of a text is, for editors that colour by meaning."""
+"""The semantic type of each token, for editors that highlight by meaning."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ TOKEN_TYPES = (
     *("namespace", "type", "typeParameter", "parameter", "variable", "property", "function", "keyword"),
     *("comment", "string", "number", "operator", "decorator", "label"),
 )
-"""The types of tokens, in the order of their numbers."""
+"""The token types, in the order of their numbers."""
 TOKEN_MODIFIERS = ("declaration", "readonly", "modification")
 
 _OF_SYMBOL = {
@@ -57,7 +57,7 @@ class MeaningToken:
 
 
 def meaning_tokens(analysis: TextAnalysis) -> list[MeaningToken]:
-    """The tokens of a text that mean something, in order; none goes over the end of a line."""
+    """The semantic tokens of a text, in order; none of them spans lines."""
     names = {one.range.start: one for one in analysis.index.occurrences if one.symbol.kind is not SymbolKind.ENTRY}
     found: list[MeaningToken] = []
     for token in analysis.recovered.tokens:

@@ -1,4 +1,4 @@
-"""What is said about the name at a place, in Markdown: types, where values come from, how an op is used."""
+"""Hover texts for names, in Markdown: types, where values come from, how to use an op."""
 
 import re
 from collections.abc import Callable
@@ -26,7 +26,7 @@ class HoverText:
 
 
 def hover(analysis: TextAnalysis, offset: int) -> HoverText | None:
-    """What is said about the word at a place, where there is something to say."""
+    """The hover text for the word at an offset, or None."""
     found = analysis.index.at(offset)
     if found is not None:
         text = _ABOUT[found.symbol.kind](analysis, found)
@@ -68,7 +68,7 @@ def _times(count: int) -> str:
 
 
 def _origin(analysis: TextAnalysis, variable: BoundVar) -> list[str]:
-    """Where the value comes from."""
+    """Where the value of a variable comes from."""
     match variable.origin:
         case FromModel(name):
             entry = None if analysis.model is None else analysis.model.tensors.get(name)
@@ -125,7 +125,7 @@ def _about_op(analysis: TextAnalysis, found: Occurrence) -> str:
 
 
 def _here(analysis: TextAnalysis, offset: int) -> list[str]:
-    """The types of the operands and results of the op at a place."""
+    """The types of the operands and results of the op at an offset."""
     bound = analysis.bound
     nodes = [node for start, node in analysis.nodes_with(Op) if start <= offset] if bound is not None else []
     node = nodes[-1] if nodes else None
@@ -181,14 +181,14 @@ def _code(*lines: str) -> str:
 
 
 def _quoted(text: object) -> str:
-    """Text from a graph or a file as code, whatever marks it has: none of it becomes a link or a picture."""
+    """Text from a graph or a file as inline code, whatever it contains: none of it becomes a link or an image."""
     line = " ".join(str(text).split())
     fence = _fence(line, 1)
     return f"{fence}{line}{fence}" if len(fence) == 1 else f"{fence} {line} {fence}"
 
 
 def _fence(text: str, least: int) -> str:
-    """Backticks that nothing in a text can end."""
+    """Backticks that nothing in a text can close."""
     return "`" * max(least, 1 + max(map(len, re.findall("`+", text)), default=0))
 
 

@@ -1,4 +1,4 @@
-"""From a syntax tree and its tokens to the names in it."""
+"""Builds the index of names from a syntax tree and its tokens."""
 
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _READ, _WRITE, _DECLARE = SymbolRole.READ, SymbolRole.WRITE, SymbolRole.DECLARE
 
 
 def index_of(recovered: RecoveredTree) -> SymbolIndex:
-    """The names of a text, those of wrong statements too."""
+    """The names of a text, including those in invalid statements."""
     tree = recovered.tree
     if tree is None:
         found = _Indexing(Declared(), recovered.tokens)
@@ -34,14 +34,14 @@ def index_of(recovered: RecoveredTree) -> SymbolIndex:
 
 @dataclass(frozen=True)
 class _Around:
-    """What is around a place: the block, and the indices of the loops."""
+    """The context of a place: the block, and the indices of the loops."""
 
     block: str = ""
     indices: tuple[SourceSymbol, ...] = ()
 
 
 class _Indexing:
-    """Collects occurrences; one method for each kind of tree."""
+    """Collects occurrences, with one method per kind of tree."""
 
     def __init__(self, declared: Declared, tokens: Sequence[SourceToken]) -> None:
         self._declared = declared
@@ -50,7 +50,7 @@ class _Indexing:
         self._covered: list[tuple[TextRange, _Around]] = []
 
     def walk(self, tree: STree) -> None:
-        """All sections and blocks below a tree."""
+        """Collect all sections and blocks below a tree."""
         for child in tree.children:
             if not isinstance(child, Tree):
                 continue
@@ -237,7 +237,7 @@ class _Indexing:
                 self._operands_of(one.children, around, role)
 
     def _integers(self, trees: Sequence[Syntax], around: _Around) -> None:
-        """Bounds, indices and values of parameters: a name that is declared nowhere is a size of the model there."""
+        """Bounds, indices and values of parameters, where an undeclared name is a size of the model."""
         for one in trees:
             if isinstance(one, SourceToken):
                 if one.type == "IDENT":
@@ -253,7 +253,7 @@ class _Indexing:
         self._add(token, self._resolved(token.value, around), role)
 
     def _resolved(self, name: str, around: _Around) -> SourceSymbol:
-        """What a name stands for in a block: the index of a loop, a variable, a size."""
+        """What a name refers to in a block: a loop index, a variable or a size."""
         known = next((one for one in reversed(around.indices) if one.name == name), None)
         return known or self._variable_called(name, around)
 
@@ -280,10 +280,10 @@ class _Indexing:
     def _add(self, token: object, symbol: SourceSymbol, role: SymbolRole = _READ) -> None:
         self.occurrences.append(Occurrence(place_of(token), symbol, role))
 
-    # --- wrong statements -----------------------------------------------------------------------------------------
+    # --- invalid statements ---------------------------------------------------------------------------------------
 
     def rest(self, tokens: Sequence[SourceToken], seen: Set[int]) -> Iterator[Occurrence]:
-        """The names among tokens that have not been seen, by what stands around each of them."""
+        """The names among tokens that are not in ``seen``, classified by the tokens around them."""
         depth = 0
         op = ""
         for number, token in enumerate(tokens):

@@ -1,4 +1,4 @@
-"""The outline of a text: its sections, blocks, loops and scopes; and what of it can be folded."""
+"""The outline of a text: its sections, blocks, loops and scopes; and the ranges that can be folded."""
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ def outline_of(tree: STree, tokens: Sequence[SourceToken]) -> tuple[OutlineEntry
 
 
 class SourceBodies:
-    """Where the bodies in braces end; one that is still open ends behind everything."""
+    """The ends of bodies in braces; an unclosed body ends after everything."""
 
     def __init__(self, tokens: Sequence[SourceToken]) -> None:
         last = tokens[-1].end_pos + 1 if tokens else 0
@@ -28,13 +28,13 @@ class SourceBodies:
         self._starts, self._ends = list(closing), list(closing.values())
 
     def end_behind(self, offset: int) -> int:
-        """Where the first body that begins behind a place ends."""
+        """The end of the first body that begins at or after an offset."""
         place = bisect_left(self._starts, offset)
         return self._ends[place] if place < len(self._ends) else offset
 
 
 def _closing(tokens: Sequence[SourceToken]) -> dict[int, int]:
-    """Where the braces end, by where they begin, in the order of the text."""
+    """The ends of bodies in braces by their starts, in text order."""
     found: dict[int, int] = {}
     opened: list[int] = []
     for token in tokens:
@@ -77,7 +77,7 @@ def _entry(
     name: str, kind: str, tree: STree, place: int, bodies: SourceBodies, children: tuple[OutlineEntry, ...]
 ) -> OutlineEntry:
     extent, chosen = extent_of(tree), place_of(tree.children[place])
-    end = extent.end if kind == "block" else bodies.end_behind(chosen.end)  # the tree of a block has its braces
+    end = extent.end if kind == "block" else bodies.end_behind(chosen.end)  # the tree of a block includes its braces
     return OutlineEntry(name, kind, TextRange(extent.start, max(extent.end, end)), chosen, children=children)
 
 
@@ -88,14 +88,14 @@ def _type_of(tree: STree) -> str:
 
 @dataclass(frozen=True)
 class FoldingArea:
-    """A range that an editor can fold away; a comment, or a body in braces."""
+    """A range that an editor can fold: a comment, or a body in braces."""
 
     range: TextRange
     is_comment: bool = False
 
 
 def folding_areas(text: str, tokens: Sequence[SourceToken]) -> list[FoldingArea]:
-    """What can be folded: bodies in braces, comments of several lines, and runs of comment lines."""
+    """The ranges that can be folded: bodies in braces, comments of several lines, and runs of comment lines."""
     found = [FoldingArea(TextRange(start, end)) for start, end in _closing(tokens).items() if "\n" in text[start:end]]
     run: TextRange | None = None
     for kind, piece, start in trivia(text):

@@ -1,9 +1,9 @@
-"""Which model and which sizes a graph is checked with: what a comment in it says, or ``openinfer.toml`` beside it.
+"""The model and sizes that a graph is checked with: from a comment in it, or from ``openinfer.toml`` beside it.
 
-The comment has the options of the command line: ``// openinfer: --model mlp.oinf --size B=4 --input x=randn:0``. The
-file has ``model``, ``sizes``, ``inputs`` and ``steps``: for all graphs of its folder, or for one below
-``[graphs."mlp.oig"]``; it also counts for the folders below. Paths are relative to the file that names them. What the
-comment says goes before what the file says.
+The comment holds command-line options: ``// openinfer: --model mlp.oinf --size B=4 --input x=randn:0``. The file has
+``model``, ``sizes``, ``inputs`` and ``steps``, for all graphs in its folder or, below ``[graphs."mlp.oig"]``, for one;
+it applies to subfolders, too. Paths are relative to the file that contains them. The comment takes precedence over
+the file.
 """
 
 import os
@@ -27,18 +27,18 @@ _KEYS = ("model", "sizes", "inputs", "steps")
 
 @dataclass(frozen=True)
 class Surroundings:
-    """The model, sizes and inputs of a graph, and what is wrong with how they are given."""
+    """The model, sizes and inputs of a graph, and problems with how they are given."""
 
     model: str | None = None
     """The path of the model."""
     sizes: Mapping[str, int] = field(default_factory=dict)
     inputs: Mapping[str, str] = field(default_factory=dict)
-    """By name, in the forms that ``--input`` takes."""
+    """By name, in the forms that ``--input`` accepts."""
     steps: int | None = None
     problems: tuple[Diagnostic, ...] = ()
 
     def over(self, other: "Surroundings") -> "Surroundings":
-        """These, with the others where these say nothing."""
+        """These settings, completed by the others where these have none."""
         return Surroundings(
             self.model or other.model,
             {**other.sizes, **self.sizes},
@@ -48,14 +48,14 @@ class Surroundings:
         )
 
     def required(self) -> "Surroundings":
-        """These, where nothing is wrong with how they are given."""
+        """These settings; raises if there are problems with them."""
         if self.problems:
             raise GraphError(*self.problems)
         return self
 
 
 def surroundings_of(path: str | None, text: str) -> Surroundings:
-    """What a graph is checked with. A text without a path has no project file."""
+    """The surroundings of a graph. A text without a path has no project file."""
     source = Source(path or "<graph>", text)
     folder = None if path is None else Path(path).resolve().parent
     said = _said_in(source, folder)
@@ -118,7 +118,7 @@ def _project_file(folder: Path) -> Path | None:
 
 @lru_cache(maxsize=64)
 def _read(project: str, changed_at: int, graph: str) -> Surroundings:
-    """What a project file says about a graph; ``changed_at`` makes a changed file another one."""
+    """The settings of a project file for a graph; ``changed_at`` is there to miss the cache when the file changes."""
     del changed_at
     folder = Path(project).parent
     try:

@@ -1,4 +1,4 @@
-"""New names for what a text declares, refused where they would clash."""
+"""Renames what a text declares, and rejects names that would clash."""
 
 from openinfer.ir.words import RESERVED
 from openinfer.language_service.analysis import TextAnalysis
@@ -13,15 +13,15 @@ _NAMESPACES = {
     SymbolKind.BLOCK: "block",
     SymbolKind.LOOP: "loop",
 }
-"""Names of one of these are told apart by their spelling alone."""
+"""Names in the same namespace are told apart by spelling alone."""
 
 
 class RenameRefusedError(Exception):
-    """Something cannot be renamed, or not like that; the text says why."""
+    """Something cannot be renamed, or not to this name; the text says why."""
 
 
 def renamed_at(analysis: TextAnalysis, offset: int) -> Occurrence:
-    """The name at a place, where the text can choose another one."""
+    """The name at an offset, if the text can choose another one."""
     found = analysis.index.at(offset)
     if found is None:
         message = "there is no name here"
@@ -41,7 +41,7 @@ def renamed_at(analysis: TextAnalysis, offset: int) -> Occurrence:
 
 
 def rename(analysis: TextAnalysis, offset: int, new_name: str) -> list[TextEdit]:
-    """The edits that give the name at a place another one, everywhere."""
+    """The edits that rename the symbol at an offset everywhere."""
     symbol = renamed_at(analysis, offset).symbol
     if analysis.recovered.problems:
         message = "the text has errors of syntax; a name in them could be missed"
@@ -62,7 +62,7 @@ def _require_name(name: str) -> None:
 
 
 def _require_free(analysis: TextAnalysis, symbol: SourceSymbol, name: str) -> None:
-    """Refuse a name that is something else already, or that something else would hide."""
+    """Reject a name that is taken, or that something else would shadow."""
     if symbol.kind is SymbolKind.LOOP:
         return
     for other in analysis.index.symbols:
@@ -78,7 +78,7 @@ def _require_free(analysis: TextAnalysis, symbol: SourceSymbol, name: str) -> No
 
 
 def _meet(one: SourceSymbol, other: SourceSymbol) -> bool:
-    """Whether two symbols of one name would be told apart by where they stand only, or not at all."""
+    """Whether two symbols of one name would clash: at most their positions would tell them apart."""
     spaces = _NAMESPACES.get(one.kind), _NAMESPACES.get(other.kind, "value")
     if other.kind not in _NAMESPACES and other.kind is not SymbolKind.UNKNOWN:
         return False
@@ -98,7 +98,7 @@ def _overlap(one: SourceSymbol, other: SourceSymbol) -> bool:
 
 
 def _require_not_linked(analysis: TextAnalysis, symbol: SourceSymbol) -> None:
-    """A variable that the model fills by its name would lose its value."""
+    """Reject a variable that the model fills by name: it would lose its value."""
     model = analysis.model
     if symbol.kind is not SymbolKind.VARIABLE or model is None or symbol.block:
         return

@@ -1,4 +1,4 @@
-"""The texts that an editor has open, each with what is known about its last version."""
+"""The texts that an editor has open, each with the analysis of its last version."""
 
 import os
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ class _OpenModel:
 
 
 class LanguageService:
-    """Keeps the analyses of open texts, and the models that they are checked with.
+    """Keeps the analyses of open texts and the models that they are checked with.
 
     >>> service = LanguageService()
     >>> service.update("g.oig", "block entry { return; }").problems
@@ -29,11 +29,11 @@ class LanguageService:
 
     @property
     def open_paths(self) -> list[str]:
-        """The texts that are open."""
+        """The paths of the open texts."""
         return list(self._analyses)
 
     def update(self, path: str, text: str) -> TextAnalysis:
-        """Take a new version of a text and say everything about it."""
+        """Analyse a new version of a text."""
         given = surroundings_of(path, text)
         model, problem = self._model(given.model)
         if problem:
@@ -43,7 +43,7 @@ class LanguageService:
         return found
 
     def analysis(self, path: str) -> TextAnalysis | None:
-        """What is known about a text that is open."""
+        """The analysis of an open text, or None."""
         return self._analyses.get(path)
 
     def close(self, path: str) -> None:
@@ -51,18 +51,18 @@ class LanguageService:
         self._analyses.pop(path, None)
 
     def refresh(self) -> list[TextAnalysis]:
-        """Check all open texts again, because a model or a project file has changed."""
+        """Check all open texts again, after a model or a project file has changed."""
         return [self.update(path, found.text) for path, found in list(self._analyses.items())]
 
     def _model(self, path: str | None) -> tuple[ModelLoader | None, tuple[Diagnostic, ...]]:
-        """The model of a path, opened again when the file has changed."""
+        """The model at a path, opened again if the file has changed."""
         if path is None:
             return None, ()
         try:
             state = os.stat(path)
             stamp = (state.st_mtime_ns, state.st_size)
         except OSError:
-            stamp = (0, 0)  # opening it says what is wrong
+            stamp = (0, 0)  # opening it reports what is wrong
         known = self._models.get(path)
         if known is None or known.stamp != stamp:
             try:

@@ -1,7 +1,7 @@
-"""What names a text has, and where each of them stands: declared, written and read.
+"""The names of a text, and where each of them is declared, written and read.
 
-The names come from the syntax tree without its wrong statements; in those, tokens are looked at one by one, so that a
-statement that is being typed knows its variables too.
+Names come from the syntax tree, which has no invalid statements; in those, tokens are classified one by one, so that
+a statement being typed knows its variables, too.
 """
 
 from bisect import bisect_right
@@ -14,7 +14,7 @@ from openinfer.language_service.text import TextRange
 
 
 class SymbolKind(StrEnum):
-    """What a name stands for."""
+    """What a name refers to."""
 
     SIZE = "size"
     VARIABLE = "variable"
@@ -42,7 +42,7 @@ RENAMED = frozenset(
 
 
 class SymbolRole(StrEnum):
-    """What a place does with a name."""
+    """What an occurrence does with a name."""
 
     DECLARE = "declare"
     WRITE = "write"
@@ -53,7 +53,7 @@ class SymbolRole(StrEnum):
 class SourceSymbol:
     """A name: its kind, where it is declared, and where it can be used.
 
-    ``block`` is the block that has it for itself, ``within`` the range in which it is known; both empty: everywhere.
+    ``block`` is the block that it is local to, ``within`` the range in which it is known; both empty means everywhere.
     ``detail`` is what it belongs to: the section of a variable, the op of a parameter.
     """
 
@@ -67,7 +67,7 @@ class SourceSymbol:
 
 @dataclass(frozen=True)
 class Occurrence:
-    """A place where a name stands."""
+    """One occurrence of a name."""
 
     range: TextRange
     symbol: SourceSymbol
@@ -76,7 +76,7 @@ class Occurrence:
 
 @dataclass(frozen=True)
 class OutlineEntry:
-    """A section, block, loop or scope, or a declaration in one, with the range of all of it and of its name."""
+    """A section, block, loop or scope, or a declaration in one, with its full range and the range of its name."""
 
     name: str
     kind: str
@@ -88,7 +88,7 @@ class OutlineEntry:
 
 @dataclass(frozen=True)
 class SymbolIndex:
-    """All names of a text, in the order in which they stand there."""
+    """All names of a text, in text order."""
 
     occurrences: tuple[Occurrence, ...] = ()
     outline: tuple[OutlineEntry, ...] = field(default=(), repr=False)
@@ -106,26 +106,26 @@ class SymbolIndex:
 
     @property
     def symbols(self) -> Iterable[SourceSymbol]:
-        """Every name once."""
+        """Every symbol once."""
         return self._by_symbol
 
     def at(self, offset: int) -> Occurrence | None:
-        """The name at a cursor: the one it stands in, else the one that ends there."""
+        """The name at a cursor: the one that contains it, else the one that ends there."""
         place = bisect_right(self._starts, offset)
         near = [one for one in self.occurrences[max(0, place - 2) : place] if one.range.touches(offset)]
         return near[-1] if near else None
 
     def of(self, symbol: SourceSymbol) -> list[Occurrence]:
-        """All places of a name."""
+        """All occurrences of a symbol."""
         return self._by_symbol.get(symbol, [])
 
     def visible(self, offset: int, block: str) -> Iterator[SourceSymbol]:
-        """The names that are known at a place inside a block."""
+        """The symbols that are visible at an offset inside a block."""
         for symbol in self._by_symbol:
             inside = symbol.within is None or symbol.within.touches(offset)
             if inside and symbol.block in ("", block) and symbol.kind is not SymbolKind.UNKNOWN:
                 yield symbol
 
     def declared(self, name: str) -> Iterator[SourceSymbol]:
-        """The names of this spelling that the text declares."""
+        """The symbols of this name that the text declares."""
         return (one for one in self._by_symbol if one.name == name and one.declared is not None)

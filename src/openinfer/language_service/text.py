@@ -1,4 +1,4 @@
-"""Ranges and edits of a text, in characters from its beginning. Protocols have their own ways to count them."""
+"""Ranges and edits of a text, in characters from its start. Protocols count in units of their own."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,26 +6,26 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, order=True)
 class TextRange:
-    """The characters ``start`` up to, not including, ``end``."""
+    """The characters from ``start`` up to but not including ``end``."""
 
     start: int
     end: int
 
     def touches(self, offset: int) -> bool:
-        """Whether a cursor at this offset is inside or at one of the ends."""
+        """Whether a cursor at this offset is inside the range or at one of its ends."""
         return self.start <= offset <= self.end
 
 
 @dataclass(frozen=True)
 class TextEdit:
-    """A range and what replaces it."""
+    """A range and its replacement."""
 
     range: TextRange
     new_text: str
 
 
 def edited(text: str, edits: Iterable[TextEdit]) -> str:
-    """A text after edits, which do not overlap.
+    """Apply edits, which must not overlap.
 
     >>> edited("op neg(x)", [TextEdit(TextRange(3, 6), "abs"), TextEdit(TextRange(7, 8), "y")])
     'op abs(y)'

@@ -1,4 +1,4 @@
-"""The words of the language with what they mean and how a statement that begins with one goes on."""
+"""The keywords of the language: what they mean, and the form of statements that begin with them."""
 
 SECTIONS = {
     "sizes": "Sizes of the graph itself: `B := 4;` is fixed, `T <= 128;` can be less in each step.",
@@ -8,7 +8,7 @@ SECTIONS = {
     "persistent": "Variables that keep their values from step to step; `reset` puts them back.",
     "block": "A sequence of nodes. Execution starts at `block entry`.",
 }
-"""What can stand outside of blocks."""
+"""Keywords outside of blocks."""
 
 KEYWORDS = {
     "op": "A computation: `op add(x, y) >> z;`, or `z = op add(x, y);`, which declares `z`.",
@@ -31,7 +31,7 @@ KEYWORDS = {
     "effect": "The classic way to read and write state.",
     "model": 'A tensor of the model by its name: `model["scale"]`',
 }
-"""What statements begin with, and the word for tensors of the model."""
+"""Keywords at the start of statements, and the word for tensors of the model."""
 
 FORMS = {
     "sizes": "sizes {\n    ${1:B} := ${2:1};\n}",
@@ -59,7 +59,7 @@ FORMS = {
     "cache.decrement": "cache.decrement ${1:step};",
     "cache.reset": "cache.reset ${1:K};",
 }
-"""How sections and statements go on, as snippets."""
+"""The forms of sections and statements, as snippets."""
 
 ATTRIBUTES = {
     "init": "`@init(value)`: the initial value of every element.",

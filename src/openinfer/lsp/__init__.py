@@ -1,1 +1,1 @@
-"""The language service over the Language Server Protocol, by way of pygls."""
+"""The language service over the Language Server Protocol, using pygls."""

@@ -1,4 +1,4 @@
-"""Places, problems and answers of the language service in the words of the protocol."""
+"""Converts positions, problems and answers of the language service to types of the protocol."""
 
 import re
 from bisect import bisect_right
@@ -47,9 +47,9 @@ _LINE_END = re.compile(r"\r\n|\r|\n")
 
 
 class TextPositions:
-    r"""Offsets of a text as lines and characters, in the units that a client counts; ``codec`` is pygls's.
+    r"""Converts offsets of a text to lines and characters in a client's units; ``codec`` is pygls's.
 
-    To the protocol a carriage return by itself ends a line too, and nothing else does but ``\n`` and ``\r\n``.
+    In the protocol a lone carriage return ends a line, too, and nothing else does but ``\n`` and ``\r\n``.
     """
 
     def __init__(self, source: Source, codec: Any) -> None:
@@ -63,7 +63,7 @@ class TextPositions:
         self._ends.append(len(source.text))
 
     def offset(self, position: Any) -> int:
-        """The offset of a position; what lies behind the end of a line is its end."""
+        """The offset of a position; beyond the end of a line it is that end."""
         number = int(position.line)
         if number >= len(self._starts):
             return len(self._text)
@@ -79,27 +79,27 @@ class TextPositions:
         return end
 
     def position(self, offset: int) -> Any:
-        """The position of an offset; the end of a line, where the offset is among the characters that end it."""
+        """The position of an offset; within a line ending it is the end of the line."""
         line = bisect_right(self._starts, offset) - 1
         before = self._text[self._starts[line] : min(offset, self._ends[line])]
         units = len(before) if before.isascii() else self._codec.client_num_units(before)
         return types.Position(line, units)
 
     def range(self, place: TextRange) -> Any:
-        """A range."""
+        """Convert offsets to a range of the protocol."""
         return types.Range(self.position(place.start), self.position(place.end))
 
     def place(self, given: Any) -> TextRange:
-        """The offsets of a range."""
+        """Convert a range of the protocol to offsets."""
         return TextRange(self.offset(given.start), self.offset(given.end))
 
     def edit(self, edit: TextEdit) -> Any:
-        """An edit."""
+        """Convert an edit."""
         return types.TextEdit(self.range(edit.range), edit.new_text)
 
 
 def diagnostic(analysis: TextAnalysis, positions: TextPositions, problem: Diagnostic) -> Any:
-    """A problem; its help and notes are behind its message."""
+    """Convert a problem; its help and notes follow its message."""
     lines = [problem.message]
     if problem.help:
         lines.append(f"help: {problem.help}")
@@ -118,7 +118,7 @@ def diagnostic(analysis: TextAnalysis, positions: TextPositions, problem: Diagno
 
 
 def _visible(analysis: TextAnalysis, problem: Diagnostic) -> TextRange:
-    """Where a problem is shown: at least one character, where there is one."""
+    """Where a problem is shown: at least one character, if the text has one."""
     place = analysis.range_of(problem)
     if place.start < place.end:
         return place
@@ -126,7 +126,7 @@ def _visible(analysis: TextAnalysis, problem: Diagnostic) -> TextRange:
 
 
 def completion_item(positions: TextPositions, entry: CompletionEntry, *, snippets: bool) -> Any:
-    """A completion, with places to fill in where the client knows them."""
+    """Convert a completion, with placeholders if the client supports them."""
     is_snippet = snippets and bool(entry.snippet)
     text = entry.snippet if is_snippet else entry.insert or entry.label
     return types.CompletionItem(
@@ -144,12 +144,12 @@ def _markdown(text: str) -> Any:
 
 
 def hover_answer(positions: TextPositions, markdown: str, place: TextRange) -> Any:
-    """What is said about a place."""
+    """The hover answer for a range."""
     return types.Hover(_markdown(markdown), positions.range(place))
 
 
 def document_symbol(positions: TextPositions, entry: OutlineEntry) -> Any:
-    """An entry of the outline, with its children."""
+    """Convert an outline entry and its children."""
     return types.DocumentSymbol(
         name=entry.name or "(no name)",
         kind=_OUTLINE.get(entry.kind, types.SymbolKind.Variable),
@@ -161,7 +161,7 @@ def document_symbol(positions: TextPositions, entry: OutlineEntry) -> Any:
 
 
 def folding_range(positions: TextPositions, area: FoldingArea) -> Any:
-    """A range that can be folded; the line with its closing brace stays."""
+    """Convert a range that can be folded; the line with its closing brace stays visible."""
     start, end = positions.position(area.range.start).line, positions.position(area.range.end).line
     kind = types.FoldingRangeKind.Comment if area.is_comment else types.FoldingRangeKind.Region
     return types.FoldingRange(start_line=start, end_line=end if area.is_comment else max(start, end - 1), kind=kind)
@@ -171,7 +171,7 @@ LEGEND = types.SemanticTokensLegend(token_types=list(TOKEN_TYPES), token_modifie
 
 
 def token_data(positions: TextPositions, tokens: Iterable[MeaningToken]) -> list[int]:
-    """Tokens as the protocol wants them: each by its distance from the one before."""
+    """Encode tokens for the protocol, each relative to the one before."""
     found: list[int] = []
     line, character = 0, 0
     for token in tokens:

@@ -1,6 +1,6 @@
-"""The language server: the requests of the protocol, answered by the language service.
+"""The language server: answers the requests of the protocol with the language service.
 
-A text is checked again when it has not changed for a moment, and before a question about it is answered.
+A text is checked when it has not changed for a moment, and before a question about it is answered.
 """
 
 import asyncio
@@ -33,11 +33,11 @@ from openinfer.lsp import convert
 from openinfer.lsp.convert import TextPositions
 
 PAUSE_SECONDS = 0.15
-"""How long a text must stay as it is before it is checked by itself."""
+"""How long a text must stay unchanged before it is checked on its own."""
 
 
 class OpenTexts:
-    """The texts that the client has open, and what the language service knows about each."""
+    """The texts that the client has open, and the analysis of each."""
 
     def __init__(self, server: Any) -> None:
         self._server = server
@@ -46,7 +46,7 @@ class OpenTexts:
         self._waiting: dict[str, asyncio.TimerHandle] = {}
 
     def changed(self, uri: str) -> None:
-        """A text has changed; it is checked when it has stayed so for a moment."""
+        """Note that a text has changed; it is checked once it has stayed unchanged for a moment."""
         self._changed.add(uri)
         waiting = self._waiting.pop(uri, None)
         if waiting is not None:
@@ -54,7 +54,7 @@ class OpenTexts:
         self._waiting[uri] = asyncio.get_running_loop().call_later(PAUSE_SECONDS, self.publish, uri)
 
     def analysis(self, uri: str) -> TextAnalysis:
-        """What is known about the last version of a text."""
+        """The analysis of the last version of a text."""
         path = _path(uri)
         known = self._service.analysis(path)
         if known is None or uri in self._changed:
@@ -68,11 +68,11 @@ class OpenTexts:
         return analysis, self.positions(analysis)
 
     def positions(self, analysis: TextAnalysis) -> TextPositions:
-        """Offsets of a text as the client counts them."""
+        """Converts offsets of a text to the units of the client."""
         return TextPositions(analysis.source, self._server.workspace.position_codec)
 
     def publish(self, uri: str) -> None:
-        """Tell the client the problems of a text."""
+        """Send the problems of a text to the client."""
         self._waiting.pop(uri, None)
         analysis = self.analysis(uri)
         positions = self.positions(analysis)
@@ -80,13 +80,13 @@ class OpenTexts:
         self._server.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri=uri, diagnostics=found))
 
     def publish_all(self) -> None:
-        """Check all texts again: a model or a project file has changed."""
+        """Check all texts again, after a model or a project file has changed."""
         for uri in list(self._server.workspace.text_documents):
             self._changed.add(uri)
             self.publish(uri)
 
     def close(self, uri: str) -> None:
-        """Forget a text; its problems are shown no longer."""
+        """Forget a text and clear its problems."""
         waiting = self._waiting.pop(uri, None)
         if waiting is not None:
             waiting.cancel()
@@ -102,7 +102,7 @@ def _path(uri: str) -> str:
 
 def make_server() -> Any:
     """A language server with all its requests."""
-    # Whole texts: where pygls applies edits, other characters end lines than those of the protocol.
+    # Full text sync: where pygls applies edits, it splits lines at more characters than the protocol does.
     server = LanguageServer("openinfer", VERSION, text_document_sync_kind=types.TextDocumentSyncKind.Full)
     texts = OpenTexts(server)
     answers: dict[str, tuple[Callable[[Any], Any], Any]] = {
@@ -140,12 +140,12 @@ def make_server() -> Any:
 
 
 def serve() -> None:
-    """Answer a client on standard input and output until it goes away."""
+    """Serve a client on standard input and output until it disconnects."""
     make_server().start_io()
 
 
 def _watch_files(server: Any) -> None:
-    """Ask the client to tell when a model or a project file changes, where it can."""
+    """Ask the client to report changes of models and project files, if it can."""
     workspace = server.client_capabilities.workspace
     watched = workspace.did_change_watched_files if workspace is not None else None
     if watched is None or not watched.dynamic_registration:

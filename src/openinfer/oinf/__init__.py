@@ -37,7 +37,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """``verify_oinf`` is imported when it is asked for, so that ``python -m openinfer.oinf.verify`` runs it once."""
+    """Import ``verify_oinf`` on demand, so that ``python -m openinfer.oinf.verify`` runs it only once."""
     if name != "verify_oinf":
         message = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(message)

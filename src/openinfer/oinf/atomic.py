@@ -1,4 +1,4 @@
-"""Files that appear under their name only when they are complete and on disk."""
+"""Files that appear under their name only once they are complete and on disk."""
 
 import os
 import stat
@@ -11,7 +11,7 @@ from openinfer.errors import Code, Diagnostic, FileSpan, OinfError
 
 
 class Sink:
-    """Writes whole buffers to a descriptor and knows how far it has come."""
+    """Writes whole buffers to a descriptor and counts the bytes."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -28,25 +28,25 @@ class Sink:
 
 @contextmanager
 def atomic_file(path: str) -> Iterator[Sink]:
-    """A sink whose bytes replace ``path`` when the block ends well, and vanish when it does not.
+    """A sink whose bytes replace ``path`` if the block succeeds, and vanish if it does not.
 
-    The bytes go to a temporary file in the same folder, are flushed to disk, renamed over ``path``, and the folder is
-    flushed, so that after a crash the name holds the old file or the new one. A symbolic link keeps pointing where it
-    did; its target is replaced.
+    The bytes go to a temporary file in the same folder, are flushed to disk and renamed over ``path``; then the folder
+    is flushed, so that after a crash the name holds the old file or the new one. A symbolic link stays as it is; its
+    target is replaced.
     """
     try:
         target = os.path.realpath(path)
         folder = os.path.dirname(target)
-        # Not made of the target's name: that may already be as long as the file system allows.
+        # Not derived from the target's name, which may already be as long as the file system allows.
         temporary = os.path.join(folder, f".oinf-{uuid4().hex}.tmp")
         mode = require_replaceable(target)
     except (OSError, ValueError) as error:
         raise write_failed(path, error) from error
     try:
-        # An interrupt comes when a call returns, so that the file may be there and its descriptor not known.
+        # An interrupt arrives when a call returns: the file may then exist while its descriptor is unknown.
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         try:
-            if mode is not None:  # not given to open, which would take away what the umask forbids
+            if mode is not None:  # open would apply the umask
                 os.fchmod(descriptor, mode)
             yield Sink(descriptor)
             os.fsync(descriptor)
@@ -63,7 +63,7 @@ def atomic_file(path: str) -> Iterator[Sink]:
 
 
 def require_replaceable(target: str) -> int | None:
-    """The permissions of the file that is replaced, which must be a regular one; None where there is no file."""
+    """The permissions of the file to replace, which must be a regular one; None if there is no file."""
     try:
         status = os.stat(target)
     except FileNotFoundError:
@@ -86,6 +86,6 @@ def _sync_folder(path: str, folder: str) -> None:
 
 
 def write_failed(path: str, error: Exception) -> OinfError:
-    """The typed form of an operating system error while writing ``path``."""
+    """The typed error for an operating system error while writing ``path``."""
     reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
     return OinfError(Diagnostic(Code.WRITE_FAILED, f"cannot write {path!r}: {reason}", FileSpan(path)))

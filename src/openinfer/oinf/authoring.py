@@ -1,4 +1,4 @@
-"""Models from Python objects: dataclasses, dicts, arrays."""
+"""Builds models from Python objects: dataclasses, dicts, arrays."""
 
 import dataclasses
 import operator
@@ -34,7 +34,7 @@ class SizeVar:
 
 @dataclass(frozen=True, eq=False)
 class TensorSpec:
-    """Marks a value as a tensor, with its dtype, its name in the file and its quantization where they matter."""
+    """Marks a value as a tensor, with its dtype, its name in the file and its quantization if they matter."""
 
     values: npt.ArrayLike | Tensor
     dtype: str | DType | None = None
@@ -47,7 +47,7 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class UninitializedTensor:
-    """A tensor that the model declares but has no values for."""
+    """A tensor that the model declares without values."""
 
     dtype: str | DType
     shape: tuple[int, ...]
@@ -71,7 +71,7 @@ class _Tables:
     tensors: dict[str, TensorEntry] = dataclasses.field(default_factory=dict)
 
     def add(self, name: str, value: object, annotation: object = None) -> None:
-        """Put one named value into the table it belongs to."""
+        """Add a named value to the table it belongs to."""
         if isinstance(value, SizeVar) or (_names_a_size(annotation) and not isinstance(value, bool)):
             self.add_sizevar(name, value)
         elif isinstance(value, TensorSpec | UninitializedTensor | np.ndarray | Tensor):
@@ -97,7 +97,7 @@ class _Tables:
 
 
 def dataclass_to_oinf(instance: object, version: int = 2) -> bytes:
-    """The bytes of a model file that holds what a dataclass instance holds.
+    """The bytes of a model file with the contents of a dataclass instance.
 
     >>> @dataclass
     ... class Tiny:
@@ -111,7 +111,7 @@ def dataclass_to_oinf(instance: object, version: int = 2) -> bytes:
 
 
 def write_oinf(instance: object, path: AnyPath, version: int = 2) -> None:
-    """Write what a dataclass instance holds to a model file."""
+    """Write the contents of a dataclass instance to a model file."""
     from openinfer.oinf.writer import write_package
 
     write_package(path, _package(instance, version))
@@ -150,7 +150,7 @@ def _fields(instance: object) -> Iterable[tuple[str, object, object]]:
 
 
 def _annotations(kind: type) -> dict[str, Any]:
-    """Field annotations with forward references resolved where that is possible."""
+    """Field annotations, with forward references resolved where possible."""
     try:
         return typing.get_type_hints(kind)
     except (NameError, TypeError, AttributeError, SyntaxError):
@@ -176,7 +176,7 @@ def _shape(name: str, shape: Iterable[Any]) -> tuple[int, ...]:
 
 
 def named_metadata(name: str, value: object) -> MetadataValue:
-    """The stored form of a metadata value; an error says which one it is about."""
+    """The stored form of a metadata value; errors name the value."""
     try:
         return metadata_value(value)
     except (OinfError, TensorError) as error:
@@ -214,6 +214,6 @@ def _tensor(name: str, spec: TensorSpec) -> Tensor:
 
 
 def in_field(name: str, error: Any) -> Any:
-    """The same error, saying which field it is about."""
+    """The same error, naming the field that it is about."""
     (found,) = error.diagnostics
     return type(error)(dataclasses.replace(found, message=f"{name!r}: {found.message}"))

@@ -1,7 +1,7 @@
-"""Walking over a tensor channel by channel without holding it.
+"""Iterates over a tensor channel by channel without holding it.
 
 Along an axis a tensor is ``outer x channels x inner``. A block is a run of consecutive elements that covers whole
-channels where they are small, or a part of one channel where they are large.
+channels if they are small, or a part of one channel if they are large.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ class ChannelBlock(NamedTuple):
 
 
 def blocks(shape: tuple[int, ...], axis: int | None, limit: int) -> Iterator[ChannelBlock]:
-    """Cut a tensor into blocks of at most ``limit`` elements, in order. Without an axis all is one channel.
+    """Cut a tensor into blocks of at most ``limit`` elements, in order. Without an axis it is a single channel.
 
     >>> [tuple(block) for block in blocks((2, 3, 4), 1, 8)]
     [(0, 1, 0, 2, 4), (8, 1, 2, 1, 4), (12, 1, 0, 2, 4), (20, 1, 2, 1, 4)]

@@ -1,4 +1,4 @@
-"""How two model files differ: which sizes, metadata and tensors, and by how much."""
+"""Compares two model files: which sizes, metadata and tensors differ, and by how much."""
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ Reals = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class FileDifference:
-    """One entry that is not the same on both sides; a side is None where the entry is absent."""
+    """An entry that differs between the files; a side is None if the entry is absent there."""
 
     table: str
     name: str
@@ -57,7 +57,7 @@ class FileDifference:
 
 
 def diff(left: ModelLoader, right: ModelLoader, names: Sequence[str] | None = None) -> list[FileDifference]:
-    """All differences, sizes first, then metadata, then tensors, each by name; or those of the tensors named."""
+    """All differences, sizes first, then metadata, then tensors, each by name; or those of the named tensors."""
     if names is not None:
         for name in names:
             if name not in right.tensors:
@@ -79,7 +79,7 @@ def _metadata(model: ModelLoader) -> dict[str, str]:
 
 
 def _exact(value: PayloadValue) -> str:
-    """A value so that different values look different."""
+    """A value as text that is different for different values."""
     return str(value.tolist()) if isinstance(value, np.ndarray) else repr(value)
 
 
@@ -126,7 +126,7 @@ def _values(left: ModelLoader, right: ModelLoader, first: TensorInfo, second: Te
 
 
 def _compare_reals(one: Iterator[Reals], other: Iterator[Reals], loss: Loss) -> int:
-    """Add up how far two tensors are apart, and count the values that differ; NaN is the same as NaN."""
+    """Accumulate the distance between two tensors and count the values that differ; NaN equals NaN."""
     changed = 0
     for a, b in zip(one, other, strict=True):
         loss.add(a, b)
@@ -135,10 +135,10 @@ def _compare_reals(one: Iterator[Reals], other: Iterator[Reals], loss: Loss) -> 
 
 
 def _compare_integers(one: Tensor, other: Tensor, info: TensorInfo, loss: Loss) -> int:
-    """The same for integers of one type, exactly: f64 does not tell large ones apart."""
+    """The same for integers of one type, but exact: f64 cannot tell large ones apart."""
     changed = start = 0
     for a, b in zip(pieces(one), pieces(other), strict=True):
-        # Arithmetic modulo 2**64 gives every distance of two 64-bit integers exactly.
+        # Arithmetic modulo 2**64 gives the distance between any two 64-bit integers exactly.
         apart = np.maximum(a, b).astype(np.uint64) - np.minimum(a, b).astype(np.uint64)
         changed += int(np.count_nonzero(apart))
         real = apart.astype(np.float64)
@@ -155,7 +155,7 @@ def _compare_integers(one: Tensor, other: Tensor, info: TensorInfo, loss: Loss) 
 
 
 def _real(tensor: Tensor, info: TensorInfo) -> Iterator[Reals]:
-    """The real values of a tensor, dequantized where it is quantized, in pieces that depend on its size only."""
+    """The real values of a tensor, dequantized if it is quantized, in chunks that depend on its size only."""
     flat = Tensor(tensor.dtype, (tensor.size,), tensor.storage)
     for start in range(0, tensor.size, PIECE):
         yield (
@@ -178,7 +178,7 @@ def _dequantized(flat: Tensor, info: TensorInfo, start: int) -> Reals:
 
 
 def _channel(info: TensorInfo, start: int, count: int) -> Any:
-    """Which scale belongs to each of ``count`` elements from ``start`` on."""
+    """The index of the scale for each of ``count`` elements from ``start`` on."""
     assert info.quant is not None
     axis, group = info.quant.scale.axis, info.quant.scale.group
     if axis is None:

@@ -1,7 +1,7 @@
-"""A file opened for reading: mapped, or read piece by piece for files that others may change.
+"""A file opened for reading: mapped, or copied piece by piece for files that others may change.
 
-A mapped file that is truncated by another process kills this one on the next access. ``CopiedFile`` never maps: what
-is gone is a typed error.
+If another process truncates a mapped file, the next access kills this process. ``CopiedFile`` never maps: missing
+bytes are a typed error.
 """
 
 import mmap
@@ -27,22 +27,22 @@ _QUICK_REGION = 16 << 20
 
 
 class ModelFile(Protocol):
-    """What the parser and the model need of an open file."""
+    """What the parser and the model need from an open file."""
 
     path: str
     size: int
 
     def region(self, end: int) -> Any:
-        """A buffer of the bytes from 0 up to ``end`` or beyond, with slices that are ``bytes``."""
+        """A buffer with the bytes from 0 up to at least ``end``, whose slices are ``bytes``."""
 
     def view(self, offset: int, count: int) -> Bytes:
-        """Bytes as a read-only array; zero-copy where the file is mapped."""
+        """Bytes as a read-only array; zero-copy if the file is mapped."""
 
     def read(self, offset: int, count: int) -> bytes:
         """A copy of a few bytes."""
 
     def close(self) -> None:
-        """Give back the descriptor and the mapping; views already handed out stay valid."""
+        """Release the descriptor and the mapping; views handed out before stay valid."""
 
 
 def open_model_file(path: str, *, copy: bool) -> "MappedFile | CopiedFile":
@@ -50,7 +50,7 @@ def open_model_file(path: str, *, copy: bool) -> "MappedFile | CopiedFile":
     descriptor, size = open_regular(path)
     try:
         return CopiedFile(path, descriptor, size) if copy else MappedFile(path, descriptor, size)
-    except (OSError, ValueError) as error:  # ValueError: the file has become shorter since its size was asked for
+    except (OSError, ValueError) as error:  # ValueError: the file has shrunk since its size was read
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise _not_a_model(path, f"cannot map {path!r}: {reason}") from error
 
@@ -66,9 +66,9 @@ def open_regular(path: str) -> tuple[int, int]:
 def open_plain(path: str) -> tuple[int, int]:
     """The descriptor and the size of a regular file; ``OSError`` or ``ValueError`` for anything else.
 
-    A pipe could make us wait for ever, and a device has no end.
+    A pipe could block forever, and a device has no end.
     """
-    # O_NONBLOCK: opening a pipe must not wait for a writer before we can refuse it.
+    # O_NONBLOCK: opening a pipe must not wait for a writer before it can be refused.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         status = os.fstat(descriptor)
@@ -82,19 +82,19 @@ def open_plain(path: str) -> tuple[int, int]:
 
 
 def read_plain(path: str, most: int) -> bytes:
-    """The bytes of a regular file, at most ``most`` and one more."""
+    """The bytes of a regular file, at most ``most + 1`` of them."""
     descriptor, _ = open_plain(path)
     with os.fdopen(descriptor, "rb") as file:
         return file.read(most + 1)
 
 
 def reason_of(error: Exception) -> str:
-    """What an operating system's error says is wrong."""
+    """The reason that an operating system error gives."""
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 class CopiedFile:
-    """A file whose bytes are copied whenever they are asked for."""
+    """A file whose bytes are copied on every access."""
 
     def __init__(self, path: str, descriptor: int, size: int) -> None:
         self.path = path
@@ -133,7 +133,7 @@ class CopiedFile:
             done += count
 
     def require_unchanged(self) -> None:
-        """Refuse to go on with a file that has become shorter since it was opened."""
+        """Refuse to continue with a file that has shrunk since it was opened."""
         size = os.fstat(self._descriptor).st_size
         if size < self.size:
             raise self._shrunk(size)
@@ -154,8 +154,8 @@ class CopiedFile:
         )
 
     def close(self) -> None:
-        """Give back the descriptor."""
-        descriptor, self._descriptor = self._descriptor, -1  # first: an interruption must not let it be closed twice
+        """Release the descriptor."""
+        descriptor, self._descriptor = self._descriptor, -1  # first: an interrupt must not close it twice
         if descriptor >= 0:
             os.close(descriptor)
 
@@ -168,12 +168,12 @@ class MappedFile(CopiedFile):
 
     def __init__(self, path: str, descriptor: int, size: int) -> None:
         super().__init__(path, descriptor, size)
-        # An empty file cannot be mapped; it is refused as short before anything is read.
+        # An empty file cannot be mapped; it is refused as too short before anything is read.
         self._map = mmap.mmap(descriptor, size, access=mmap.ACCESS_READ) if size else b""
         self._array: Bytes = np.frombuffer(self._map, np.uint8)
 
     def region(self, end: int) -> Any:
-        """A copy where that is cheap (slices of bytes are quicker than slices of a mapping), else the mapping."""
+        """A copy if that is cheap (slices of bytes are faster than slices of a mapping), else the mapping."""
         return super().region(end) if end <= _QUICK_REGION else self._map
 
     def view(self, offset: int, count: int) -> Bytes:
@@ -181,14 +181,14 @@ class MappedFile(CopiedFile):
         return self._array[offset : offset + count]
 
     def close(self) -> None:
-        """Give back the descriptor; the mapping lives as long as the views that were handed out."""
+        """Release the descriptor; the mapping lives as long as the views handed out."""
         super().close()
         self._array = np.empty(0, np.uint8)
         self._map = b""
 
 
 def byte_span(file: ModelFile, field_name: str, offset: int, length: int, entry: str | None = None) -> ByteSpan:
-    """A place in a model file, with the rows of bytes around it."""
+    """A byte range of a model file, with the rows of bytes around it."""
     first = offset // _CONTEXT_ROW * _CONTEXT_ROW
     last = min(file.size, max(first + _CONTEXT_ROW, -(-(offset + min(length, 24)) // _CONTEXT_ROW) * _CONTEXT_ROW))
     context = file.read(first, last - first) if first < last else b""

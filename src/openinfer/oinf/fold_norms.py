@@ -1,4 +1,4 @@
-"""Batch norms taken into the weights and the bias of the layer before them, as weights are packed.
+"""Folds batch norms into the weights and bias of the layer before them, while weights are packed.
 
 With ``a = gamma / sqrt(var + eps)``, a layer's weights are multiplied by the ``a`` of their feature, which is their
 first axis, and its bias becomes ``beta + (bias - mean) * a``, both computed in f64 and rounded once. The graph then has
@@ -26,7 +26,7 @@ _REST = ("num_batches_tracked",)
 
 @dataclass(frozen=True)
 class NormRule:
-    """A layer and the batch norm that follows it, by the beginnings of the names of their tensors."""
+    """A layer and the batch norm that follows it, by the prefixes of the names of their tensors."""
 
     text: str
     layer: re.Pattern[str]
@@ -35,7 +35,7 @@ class NormRule:
 
     @classmethod
     def parse(cls, text: str) -> "NormRule":
-        """A rule as it is written on the command line.
+        """Parse a rule as it is written on the command line.
 
         >>> NormRule.parse("net.*.conv=net.*.bn:eps=1e-3").norm_of("net.4.conv")
         'net.4.bn'
@@ -55,7 +55,7 @@ class NormRule:
         return cls(text, re.compile(pattern), norm, eps)
 
     def norm_of(self, layer: str) -> str | None:
-        """The norm that follows a layer; None if the rule is about others."""
+        """The norm that follows a layer, or None if the rule does not match the layer."""
         found = self.layer.fullmatch(layer)
         if found is None:
             return None
@@ -64,7 +64,7 @@ class NormRule:
 
 
 def with_folded_norms(tensors: TensorsByName, texts: Sequence[str]) -> tuple[dict[str, SourceTensor], set[str]]:
-    """The tensors without the norms that rules name, and the rules that were of use."""
+    """The tensors with the norms that rules name folded in, and the rules that matched."""
     found, gone, used = dict(tensors), set[str](), set[str]()
     folded: dict[str, str] = {}
     for rule in map(NormRule.parse, texts):
@@ -84,7 +84,7 @@ def with_folded_norms(tensors: TensorsByName, texts: Sequence[str]) -> tuple[dic
 
 @dataclass(frozen=True)
 class _Fold:
-    """One layer and the norm behind it."""
+    """A layer and the norm after it."""
 
     known: TensorsByName
     layer: str
@@ -92,7 +92,7 @@ class _Fold:
     eps: float
 
     def tensors(self) -> dict[str, SourceTensor]:
-        """The layer's weights and bias, as they are with the norm."""
+        """The layer's weights and bias with the norm folded in."""
         weights, old = self.known[f"{self.layer}.weight"], self.known.get(f"{self.layer}.bias")
         self._require_floats(weights)
         mean, var = self._array(_MEAN), self._array(_VAR)
@@ -117,7 +117,7 @@ class _Fold:
         }
 
     def _array(self, names: Sequence[str]) -> Any:
-        """A tensor of the norm by any of its names; None if it has none."""
+        """A tensor of the norm under any of its names, or None."""
         for name in names:
             tensor = self.known.get(f"{self.norm}.{name}")
             if tensor is not None:
@@ -134,7 +134,7 @@ class _Fold:
 
 
 def _scaled(tensor: SourceTensor, factor: Any) -> SourceTensor:
-    """A tensor whose first axis is multiplied by factors, a run of elements at a time."""
+    """A tensor with its first axis multiplied by factors, a run of elements at a time."""
     inner = max(tensor.size // max(factor.size, 1), 1)
 
     def read(start: int, count: int) -> Any:

@@ -1,6 +1,6 @@
-"""Files that people give as models and that are something else: what they are, and what to do with them.
+"""Recognises files that are given as models but are something else: what they are, and what to do with them.
 
-A file is told by its first bytes; its name only settles what those leave open.
+A file is identified by its first bytes; its name only settles what those leave open.
 """
 
 import os
@@ -8,7 +8,7 @@ import shlex
 from dataclasses import dataclass
 
 LOOKED_AT = 256
-"""How many bytes from the start of a file are enough."""
+"""How many bytes from the start of a file are needed."""
 
 _CONVERT = "its tensors can be packed from a safetensors, npz or PyTorch file: openinfer pack WEIGHTS -o model.oinf"
 _NAMED = "give it a name, numpy.savez('w.npz', w=array), and pack that: openinfer pack w.npz -o model.oinf"
@@ -23,12 +23,12 @@ _TORCH = (".pt", ".pth", ".bin", ".ckpt")
 
 @dataclass(frozen=True)
 class Foreign:
-    """What a file is, and what to do with it."""
+    """What a file is, and advice."""
 
     name: str
     advice: str
     is_graph: bool = False
-    """Whether it can be a graph, which is foreign to models alone."""
+    """Whether it may be a graph, which is foreign only where a model is expected."""
 
 
 _MAGIC = (
@@ -42,7 +42,7 @@ _MAGIC = (
 
 
 def recognised(path: str, start: bytes) -> Foreign | None:
-    """The format of a file that is no ``.oinf`` model, by its first bytes.
+    """The format of a file that is not an ``.oinf`` model, by its first bytes.
 
     >>> recognised("net.gguf", b"GGUF").name
     'a GGUF file'
@@ -63,7 +63,7 @@ def recognised(path: str, start: bytes) -> Foreign | None:
 
 
 def _pack(path: str, *endings: str) -> str:
-    """How to make a model of a file, whose format the packer knows by the ending."""
+    """How to make a model from a file; the packer knows formats by the file's ending."""
     stem, ending = os.path.splitext(path)
     model = shlex.quote(stem + ".oinf")
     if ending.lower() in endings:
@@ -73,7 +73,7 @@ def _pack(path: str, *endings: str) -> str:
 
 
 def _archive(path: str, ending: str, start: bytes) -> Foreign:
-    """A zip archive: NumPy and PyTorch make them."""
+    """A zip archive, as NumPy and PyTorch write them."""
     name = start[30 : 30 + int.from_bytes(start[26:28], "little")]
     if name.endswith(b".npy"):
         return Foreign("an .npz file", _pack(path, ".npz"))

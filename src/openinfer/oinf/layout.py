@@ -13,7 +13,7 @@ ALIGNMENT = 8
 TENSOR_ALIGNMENT = 64
 MAX_NAME_BYTES = 255
 MAX_PADDING = 1 << 21
-"""The largest gap that is still padding (a huge page); checking it costs no time worth mentioning."""
+"""The largest gap that still counts as padding (a huge page); checking it takes negligible time."""
 
 HEADER = struct.Struct("<5sIIIIIIQQQQQ")
 HEADER_BYTES = 72
@@ -40,7 +40,7 @@ NDARRAY_HEADER = struct.Struct("<II")
 BITSET_HEADER = struct.Struct("<II")
 QUANT_HEADER = struct.Struct("<IIIIQQQQ")
 GROUP_HEADER = struct.Struct("<II")
-"""What follows where there is a scale for each group: the dtype of scales, and a reserved word."""
+"""Follows if there is a scale per group: the dtype of the scales, and a reserved word."""
 
 NAME = re.compile(r"[A-Za-z0-9._-]{1,255}")
 TEXT = re.compile(r"[\x20-\x7e]*")
@@ -79,7 +79,7 @@ def align(position: int, boundary: int = ALIGNMENT) -> int:
 
 
 def string_bytes(length: int) -> int:
-    """The bytes a String of this many characters occupies, padding included.
+    """The bytes that a String of this many characters occupies, padding included.
 
     >>> string_bytes(4), string_bytes(5)
     (8, 16)

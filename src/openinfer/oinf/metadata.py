@@ -1,4 +1,4 @@
-"""Metadata values: Python objects into typed payloads, and payloads back into Python objects.
+"""Metadata values: converts Python objects to typed payloads and payloads back to Python objects.
 
 ``metadata_value`` is the place to teach the writer a type of your own::
 
@@ -46,7 +46,7 @@ class ScalarValue:
 
 @dataclass(frozen=True)
 class Bitset:
-    """A row of bits, stored eight to a byte.
+    """A row of bits, stored eight per byte.
 
     >>> metadata_value(Bitset([True, False, True])).type_name
     'bitset[3]'
@@ -57,7 +57,7 @@ class Bitset:
 
 @dataclass(frozen=True)
 class MetadataValue:
-    """A value as the file holds it: a type tag, how people read that type, and the payload."""
+    """A value as the file holds it: a type tag, the readable name of the type, and the payload."""
 
     tag: int
     type_name: str

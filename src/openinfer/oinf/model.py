@@ -1,4 +1,4 @@
-"""``ModelLoader``: an open model file. Tables are checked at once, tensors are read when they are asked for."""
+"""``ModelLoader``: an open model file. Tables are checked when it is opened, tensors are read on demand."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -103,14 +103,14 @@ class ModelLoader:
         )
 
     def info(self, name: str) -> TensorInfo:
-        """What the table says about a tensor; a misspelt name is an error that names the nearest ones."""
+        """The table entry of a tensor; a misspelt name is an error that names the nearest ones."""
         try:
             return self.tensors[name]
         except KeyError:
             raise self._unknown("tensor", name, self.tensors) from None
 
     def payload(self, offset: int, nbytes: int) -> npt.NDArray[np.uint8]:
-        """The raw bytes of a blob that the index names."""
+        """The raw bytes of a blob in the index."""
         if self._closed:
             raise OinfError(Diagnostic(Code.MODEL_CLOSED, f"the model {self.path!r} is closed", FileSpan(self.path)))
         self._file.require_unchanged()
@@ -134,7 +134,7 @@ class ModelLoader:
         )
 
     def close(self) -> None:
-        """Let go of the file. Arrays already taken from it stay valid."""
+        """Release the file. Arrays already taken from it stay valid."""
         self._closed = True
         self._loaded.clear()
         self._file.close()
@@ -155,7 +155,7 @@ class ModelLoader:
 
 
 class _MetadataValues(Mapping[str, PayloadValue]):
-    """Metadata as plain Python values, decoded when they are looked at."""
+    """Metadata as plain Python values, decoded on access."""
 
     def __init__(self, model: ModelLoader) -> None:
         self._model = model

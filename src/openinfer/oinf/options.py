@@ -1,4 +1,4 @@
-"""``NAME=NUMBER`` and ``KEY=VALUE[:DTYPE]``: size variables and metadata as the command line writes them."""
+"""``NAME=NUMBER`` and ``KEY=VALUE[:DTYPE]``: size variables and metadata in the form of the command line."""
 
 import json
 import re
@@ -17,11 +17,11 @@ from openinfer.tensor import Tensor
 
 _METADATA_FORM = "KEY=VALUE[:DTYPE]"
 _NOT_FINITE = {"nan": nan, "inf": inf, "-inf": -inf}
-"""Spellings that JSON readers do not know; they do know NaN, Infinity and -Infinity."""
+"""Spellings that JSON parsers do not accept; they do accept NaN, Infinity and -Infinity."""
 
 
 def size_options(texts: Iterable[str]) -> dict[str, int]:
-    """Read ``NAME=NUMBER`` rules.
+    """Parse ``NAME=NUMBER`` rules.
 
     >>> size_options(["D=384", "H=6"])
     {'D': 384, 'H': 6}
@@ -38,7 +38,7 @@ def size_options(texts: Iterable[str]) -> dict[str, int]:
 
 
 def metadata_options(texts: Iterable[str]) -> dict[str, MetadataValue]:
-    """Read ``KEY=VALUE[:DTYPE]`` rules; without a dtype the value says what it is.
+    """Parse ``KEY=VALUE[:DTYPE]`` rules; without a dtype it follows from the value.
 
     >>> {key: value.type_name for key, value in metadata_options(["a=3", "b=3:f64", "c=inf", "d=text"]).items()}
     {'a': 'i8', 'b': 'f64', 'c': 'f32', 'd': 'str'}
@@ -101,7 +101,7 @@ def _plain_value(key: str, text: str) -> Any:
 
 
 def _require_held(key: str, plain: Any, stored: MetadataValue) -> None:
-    """Refuse a number that became infinite in its float type."""
+    """Reject a number that became infinite in its float type."""
     held: Any = decode_metadata(stored.tag, np.frombuffer(stored.payload, np.uint8))
     given, kept = np.asarray(plain, np.float64), np.asarray(held).astype(np.float64)
     lost = given[np.isfinite(given) & ~np.isfinite(kept)]
@@ -120,5 +120,5 @@ def _given_twice(what: str, name: str) -> OinfError:
 
 
 def bad_option(text: str, form: str) -> OinfError:
-    """The error for an option that has another form than this one."""
+    """The error for an option that does not have this form."""
     return OinfError(Diagnostic(Code.BAD_PACK_OPTION, f"cannot understand {text!r}", help=f"write it as {form}"))

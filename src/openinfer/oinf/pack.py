@@ -1,8 +1,8 @@
-"""Weights files into one model file: choose, rename, cast, quantize, one chunk at a time.
+"""Packs weights files into one model file: choose, rename, cast and quantize, one chunk at a time.
 
-Filters look at the names in the source; renames come next; batch norms are taken into weights, casts and quantizations
-chosen, by the final names. Where several rules match, the last one counts. A rule with wildcards passes over tensors
-that it cannot sensibly apply to (an integer tensor under ``*=bf16``); a rule with a plain name must apply.
+Filters match the names in the source; renames come next; batch norm folding, casts and quantizations match the final
+names. If several rules match, the last one wins. A rule with wildcards skips tensors that it cannot sensibly apply to
+(an integer tensor under ``*=bf16``); a rule with a plain name must apply.
 """
 
 import os
@@ -30,7 +30,7 @@ from openinfer.oinf.writer import write_package
 
 @dataclass(frozen=True)
 class PackOptions:
-    """What to do on the way; each rule is written as on the command line."""
+    """What to do while packing; each rule is written as on the command line."""
 
     rename: Sequence[str] = ()
     cast: Sequence[str] = ()
@@ -44,7 +44,7 @@ class PackOptions:
 
 @dataclass(frozen=True)
 class PackedTensor:
-    """What became of one tensor, and what it lost."""
+    """The outcome for one tensor, and what it lost."""
 
     name: str
     source_type: str
@@ -90,7 +90,7 @@ class PackReport:
 
 
 class PackJob:
-    """A packing whose every decision has been made and whose bytes have not been touched."""
+    """A packing job with all decisions made and no data read yet."""
 
     def __init__(self, sources: Sequence[TensorSource], options: PackOptions) -> None:
         self._rules = _Rules(options)
@@ -174,7 +174,7 @@ def pack(
 
 @dataclass(frozen=True)
 class _CastData:
-    """The elements of a source tensor in another dtype (or in their own, where they cannot be copied as they are)."""
+    """The elements of a source tensor in another dtype, or in their own if they cannot be copied unchanged."""
 
     name: str
     tensor: SourceTensor
@@ -203,7 +203,7 @@ class _CastData:
 
 
 class _Rules:
-    """The options, parsed, and a record of which patterns have matched something."""
+    """The parsed options, and a record of the patterns that have matched something."""
 
     def __init__(self, options: PackOptions) -> None:
         self.include, self.exclude = options.include, options.exclude
@@ -217,7 +217,7 @@ class _Rules:
         self.without_axis: set[tuple[str, QuantSpec]] = set()
 
     def choose(self, tensors: Sequence[SourceTensor]) -> list[tuple[str, SourceTensor]]:
-        """The tensors to be packed, with their final names."""
+        """The tensors to pack, with their final names."""
         chosen: dict[str, SourceTensor] = {}
         for tensor in tensors:
             included = [pattern for pattern in self.include if fnmatchcase(tensor.name, pattern)]
@@ -249,7 +249,7 @@ class _Rules:
         return name
 
     def cast(self, name: str, tensor: SourceTensor) -> DType | None:
-        """The dtype a tensor is to be cast to."""
+        """The dtype to cast a tensor to, or None."""
         target = None
         for pattern, dtype in self.casts:
             if not fnmatchcase(name, pattern):
@@ -263,7 +263,7 @@ class _Rules:
         return target
 
     def quantization(self, name: str, tensor: SourceTensor) -> QuantSpec | None:
-        """How a tensor is to be quantized."""
+        """How to quantize a tensor, or None."""
         target = None
         for pattern, spec in self.quantizations:
             if not fnmatchcase(name, pattern):
@@ -281,7 +281,7 @@ class _Rules:
         return target
 
     def require_all_used(self, names: Sequence[str]) -> None:
-        """Refuse a cast or quantization that matched nothing, or no tensor with its axis: most likely a misspelling."""
+        """Reject a cast or quantization that matched nothing, or no tensor with its axis: most likely a misspelling."""
         for pattern in [pattern for pattern, _ in (*self.casts, *self.quantizations)]:
             if pattern not in self.used:
                 raise _matched_nothing(pattern, names)

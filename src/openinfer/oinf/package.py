@@ -1,7 +1,7 @@
-"""From entries to the bytes of a model file, one blob at a time.
+"""Turns entries into the bytes of a model file, one blob at a time.
 
-The layout is decided from names, types and shapes alone; payloads are produced when their turn comes. Equal entries
-give equal bytes, whatever order they arrive in.
+The layout depends on names, types and shapes alone; payloads are produced when they are written. Equal entries give
+equal bytes, in whatever order they arrive.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -32,22 +32,22 @@ from openinfer.oinf.metadata import MetadataValue
 from openinfer.tensor import MAX_DIMS, storage_bytes
 
 ProgressCallback = Callable[[str, int], None]
-"""Called with a tensor's name and the bytes of it just written."""
+"""Called with the name of a tensor and the number of its bytes just written."""
 
 _ZEROS = bytes(TENSOR_ALIGNMENT)
 _WRITTEN = (1, 2)
-"""The versions that can be asked for."""
+"""The versions that can be requested."""
 
 
 class Blob(Protocol):
-    """A payload: its size is known before its bytes are."""
+    """A payload whose size is known before its bytes."""
 
     @property
     def nbytes(self) -> int:
         """The number of bytes that ``chunks`` yields."""
 
     def chunks(self) -> Iterator[Any]:
-        """The bytes, in pieces."""
+        """The bytes, in chunks."""
 
 
 @dataclass(frozen=True)
@@ -76,12 +76,12 @@ class TensorEntry:
     data: Blob | None
     quant: Blob | None = None
     has_groups: bool = False
-    """Whether there is a scale for each group, which files have from version 3 on."""
+    """Whether each group has a scale, which files support from version 3 on."""
 
 
 @dataclass(frozen=True)
 class Package:
-    """Everything that goes into one model file, checked and in the order of the file."""
+    """The contents of a model file, checked and in file order."""
 
     sizevars: dict[str, int]
     metadata: dict[str, MetadataValue]
@@ -96,7 +96,7 @@ class Package:
         tensors: Iterable[TensorEntry],
         version: int = 2,
     ) -> "Package":
-        """Check the entries and put them in order. Version 2 becomes 3 where a tensor is quantized in groups."""
+        """Check and sort the entries. Version 2 becomes 3 if a tensor is quantized in groups."""
         entries = list(tensors)
         for name in (*sizevars, *metadata, *(tensor.name for tensor in entries)):
             require_name(name)
@@ -113,7 +113,7 @@ class Package:
         return cls(dict(sorted(sizes.items())), dict(sorted(metadata.items())), ordered, version)
 
     def write(self, write: Callable[[Any], None], progress: ProgressCallback | None = None) -> None:
-        """Hand the bytes of the file to ``write``, in order."""
+        """Pass the bytes of the file to ``write``, in order."""
         plan = _Layout(self)
         for piece in plan.tables():
             write(piece)
@@ -141,7 +141,7 @@ class Package:
 
 
 class _Layout:
-    """Where everything goes."""
+    """The offsets of everything in the file."""
 
     def __init__(self, package: Package) -> None:
         self.package = package
@@ -210,7 +210,7 @@ def _string(name: str) -> bytes:
 
 
 def require_name(name: object) -> None:
-    """Refuse a name that the format cannot hold."""
+    """Reject a name that the format cannot hold."""
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise OinfError(
             Diagnostic(
@@ -222,7 +222,7 @@ def require_name(name: object) -> None:
 
 
 def size_value(name: str, value: object) -> int:
-    """The value of a size variable, or a refusal."""
+    """The value of a size variable; rejects what the format cannot hold."""
     if isinstance(value, int | np.integer) and not isinstance(value, bool) and 0 <= value < 1 << 64:
         return int(value)
     message = f"size variable {name!r} must be an integer from 0 to 2**64 - 1, not {value!r:.100}"

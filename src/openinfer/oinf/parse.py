@@ -1,7 +1,7 @@
-"""From the bytes of a file to its index, trusting nothing.
+"""Parses the bytes of a file to its index, trusting nothing.
 
-Order: header, then the three tables, then how the blobs they claim lie in the file. Every length is compared with what
-is left before it is used, so a lie costs neither memory nor time. No tensor payload is touched.
+Order: the header, the three tables, then how the blobs that they claim lie in the file. Every length is compared with
+what is left before it is used, so a lie costs neither memory nor time. No tensor payload is touched.
 """
 
 from dataclasses import dataclass
@@ -54,7 +54,7 @@ class MetadataInfo(NamedTuple):
 
 
 class TensorInfo(NamedTuple):
-    """A row of the tensor table; ``offset`` is None where a tensor is declared without data."""
+    """A row of the tensor table; ``offset`` is None if the tensor is declared without data."""
 
     name: str
     dtype: DType
@@ -76,7 +76,7 @@ class TensorInfo(NamedTuple):
 
 @dataclass(frozen=True)
 class ModelIndex:
-    """Everything the header and the tables say."""
+    """Everything in the header and the tables."""
 
     version: int
     sizevars: dict[str, int]
@@ -85,7 +85,7 @@ class ModelIndex:
 
 
 _Blob = tuple[int, int, int, str, int, str, str]
-"""A claimed range of the data section: start, end, where the claim stands; table, index, field, name of the entry."""
+"""A claimed range of the data section: start, end, position of the claim; table, index, field, name of the entry."""
 
 
 def parse(file: ModelFile) -> ModelIndex:
@@ -182,7 +182,7 @@ class _Parser:
                 least = counted(count * smallest[section], "byte")
                 message = f"{count} entries need at least {least}, but the table has {room}"
                 self._refuse_header(Code.IMPOSSIBLE_COUNT, message, f"n_{table}")
-            # The tables are copied as one piece, so a table must not be a place to hide a terabyte of nothing.
+            # The tables are copied in one piece, so a table must not be a place to hide a terabyte of nothing.
             if room > count * _LARGEST_ENTRY + MAX_PADDING:
                 message = f"the table of {count} {table} before it cannot fill {counted(room, 'byte')}"
                 self._refuse_header(Code.BAD_SECTION_OFFSET, message, _SECTIONS[section + 1])
@@ -193,7 +193,7 @@ class _Parser:
     # --- tables ---------------------------------------------------------------------------------------------------
 
     def _name(self, table: str, index: int, position: int, limit: int) -> tuple[str, int]:
-        """The name at the start of an entry, and where the entry's fields begin."""
+        """The name at the start of an entry, and the position of the entry's fields."""
         if position + 8 > limit:
             self._overrun(table, index, position, limit)
         length = _read_u32(self.bytes, position)[0]
@@ -351,7 +351,7 @@ class _Parser:
     # --- blobs ----------------------------------------------------------------------------------------------------
 
     def _claim(self, offset: int, nbytes: int, claim: int, table: str, index: int, field: str, entry: str) -> None:
-        """Note that an entry owns a range of the data section, after checking that the range lies in it."""
+        """Record that an entry owns a range of the data section, after a bounds check."""
         end = offset + nbytes
         if offset & 7 or offset < self.offsets[3] or end > self.file.size:
             if offset % ALIGNMENT:
@@ -364,7 +364,7 @@ class _Parser:
         self.blobs.append((offset, end, claim, table, index, field, entry))
 
     def _blob_layout(self) -> None:
-        """Blobs must not overlap, and what lies between them must be zero."""
+        """Check that blobs do not overlap and that the bytes between them are zero."""
         end, owner = self.offsets[3], "the data section"
         for start, blob_end, claim, table, index, field, entry in sorted(self.blobs):
             if start == blob_end:

@@ -1,7 +1,7 @@
 """The payloads that tables point at: metadata values, quantization parameters, tensor elements.
 
-Each check takes the bytes a table claims, and answers with a ``Flaw`` (what is wrong, at which byte of the payload) or
-with the value. Sizes are compared before anything of that size is allocated.
+Each check takes the bytes that a table claims, and raises a ``Flaw`` (what is wrong, at which byte of the payload) or
+returns the value. Sizes are compared before anything of that size is allocated.
 """
 
 from collections.abc import Callable
@@ -45,9 +45,9 @@ _PIECE = 1 << 20
 
 @dataclass(eq=False)
 class Flaw(Exception):  # noqa: N818  (caught by the parser, never seen by a user)
-    """What is wrong with a payload: a field name, and where in the payload it stands.
+    """What is wrong with a payload: a field name and the position in the payload.
 
-    ``at`` is None where the size that the table states is wrong, which does not stand in the payload.
+    ``at`` is None if the size that the table states is wrong, because that is not in the payload.
     """
 
     code: Code
@@ -58,7 +58,7 @@ class Flaw(Exception):  # noqa: N818  (caught by the parser, never seen by a use
 
 
 def first_bad_element(elements: Bytes, dtype: DType, count: int) -> int | None:
-    """The byte that no value of this dtype is stored as: a bool other than 0 or 1, a bad code, a spare bit."""
+    """The first byte that encodes no value of this dtype: a bool other than 0 or 1, a bad code, a spare bit."""
     if dtype.kind == "bool":
         for start in range(0, elements.size, _PIECE):
             piece = elements[start : start + _PIECE]
@@ -79,7 +79,7 @@ def first_non_zero(data: Bytes | bytes) -> int | None:
 
 
 def check_metadata(tag: int, payload: Bytes) -> str:
-    """Raise a ``Flaw`` unless the payload is a value of the type; otherwise the type as people read it."""
+    """Raise a ``Flaw`` unless the payload is a value of the type; otherwise return the readable name of the type."""
     if tag == ValueType.STRING:
         return _check_string(payload)
     if tag == ValueType.BITSET:
@@ -213,9 +213,9 @@ _QUANT_FIELDS = {
 def decode_quant(
     read: Callable[[int, int], bytes], nbytes: int, shape: tuple[int, ...], version: int = 2
 ) -> QuantParams:
-    """The quantization parameters of a tensor of this shape in a file of this version, or a ``Flaw``.
+    """The quantization parameters of a tensor of this shape in a file of this version; raises a ``Flaw``.
 
-    ``read(start, count)`` gives bytes of the payload; sizes are compared before more than the header is read.
+    ``read(start, count)`` returns bytes of the payload; sizes are compared before more than the header is read.
     """
     if nbytes < QUANT_HEADER.size:
         message = f"a quantization needs at least {counted(QUANT_HEADER.size, 'byte')}, but quant_nbytes is {nbytes}"
@@ -232,7 +232,7 @@ def decode_quant(
 
 
 class _QuantHeader(NamedTuple):
-    """The words that every quantization begins with."""
+    """The fields at the start of every quantization payload."""
 
     scheme: int
     scale_mode: int
@@ -245,16 +245,16 @@ class _QuantHeader(NamedTuple):
 
     @property
     def is_affine(self) -> bool:
-        """Whether there are offsets in place of zero points."""
+        """Whether there are offsets instead of zero points."""
         return SCHEMES[self.scheme] == "affine"
 
     @property
     def group(self) -> int | None:
-        """How many elements share a scale, where groups do."""
+        """How many elements share a scale, if groups do."""
         return self.reserved if self.scale_mode == PER_GROUP else None
 
     def check(self, shape: tuple[int, ...], version: int) -> None:
-        """Refuse what does not belong to a tensor of this shape in a file of this version."""
+        """Reject fields that do not fit a tensor of this shape or a file of this version."""
         self._check_modes(version)
         _require_channels("scale", self, self.scale_axis, self.scale_count, shape)
         if self.zp_mode:
@@ -291,7 +291,7 @@ class _QuantHeader(NamedTuple):
 
 
 class _QuantPlaces(NamedTuple):
-    """Where scales and zero points or offsets begin, their types, and where the payload ends."""
+    """The positions and types of scales and of zero points or offsets, and the end of the payload."""
 
     scales: int
     scale_type: np.dtype[Any]

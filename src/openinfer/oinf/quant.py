@@ -1,6 +1,6 @@
 """Quantization parameters: ``real = (stored - zero_point) * scale``, per tensor, per channel or per group.
 
-In groups there is also ``real = stored * scale + offset``, which is called affine.
+Groups also allow ``real = stored * scale + offset``, which is called affine.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ SCHEME_TAGS: dict[Scheme, int] = {"symmetric": 1, "asymmetric": 2, "affine": 3}
 SCHEMES = {tag: name for name, tag in SCHEME_TAGS.items()}
 PER_TENSOR, PER_CHANNEL, PER_GROUP = 1, 2, 3
 GROUP_DTYPES = tuple(DTYPES[name] for name in ("f32", "f16", "bf16"))
-"""What scales and offsets of groups may be stored in."""
+"""The dtypes in which scales and offsets of groups may be stored."""
 MAX_GROUP = (1 << 32) - 1
 
 
@@ -33,9 +33,9 @@ class QuantScale:
 
     axis: int | None
     values: npt.NDArray[Any]
-    """In f32; those of groups may be f16 or bf16."""
+    """f32; scales of groups may be f16 or bf16."""
     group: int | None = None
-    """How many consecutive elements along the axis share a scale, if not all of a channel do."""
+    """How many consecutive elements along the axis share a scale; None if all of a channel do."""
 
     @classmethod
     def per_tensor(cls, value: float) -> Self:
@@ -44,14 +44,14 @@ class QuantScale:
 
     @classmethod
     def per_channel(cls, axis: int, values: npt.ArrayLike) -> Self:
-        """One scale for each index along ``axis``."""
+        """One scale per index along ``axis``."""
         return cls(_axis(axis), _scales(values))
 
     @classmethod
     def per_group(cls, axis: int, group: int, values: npt.ArrayLike) -> Self:
-        """One scale for each run of ``group`` elements along ``axis``, in the order of the elements.
+        """One scale per run of ``group`` elements along ``axis``, in element order.
 
-        They may be zero or negative. Arrays of f16 and bf16 stay what they are; anything else becomes f32.
+        Scales may be zero or negative. Arrays of f16 and bf16 keep their dtype; anything else becomes f32.
 
         >>> QuantScale.per_group(1, 32, np.ones((4, 2), np.float16)).values.shape
         (8,)
@@ -69,7 +69,7 @@ class QuantScale:
 
 @dataclass(frozen=True, eq=False)
 class QuantOffset:
-    """What is added to ``stored * scale`` in each group of an affine quantization."""
+    """The number added to ``stored * scale`` in each group of an affine quantization."""
 
     axis: int
     values: npt.NDArray[Any]
@@ -77,7 +77,7 @@ class QuantOffset:
 
     @classmethod
     def per_group(cls, axis: int, group: int, values: npt.ArrayLike) -> Self:
-        """One offset for each run of ``group`` elements along ``axis``."""
+        """One offset per run of ``group`` elements along ``axis``."""
         return cls(_axis(axis), _group_numbers(values), _group(group))
 
     def __eq__(self, other: object) -> bool:
@@ -91,7 +91,7 @@ class QuantOffset:
 
 @dataclass(frozen=True, eq=False)
 class QuantZeroPoint:
-    """The stored value that stands for zero.
+    """The stored value that represents zero.
 
     >>> QuantZeroPoint.per_channel(0, [1, 2]).values
     array([1, 2], dtype=int32)
@@ -108,12 +108,12 @@ class QuantZeroPoint:
 
     @classmethod
     def per_channel(cls, axis: int, values: npt.ArrayLike) -> Self:
-        """One zero point for each index along ``axis``."""
+        """One zero point per index along ``axis``."""
         return cls(_axis(axis), _zero_points(values))
 
     @classmethod
     def per_group(cls, axis: int, group: int, values: npt.ArrayLike) -> Self:
-        """One zero point for each run of ``group`` elements along ``axis``."""
+        """One zero point per run of ``group`` elements along ``axis``."""
         return cls(_axis(axis), _zero_points(values), _group(group))
 
     def __eq__(self, other: object) -> bool:
@@ -127,7 +127,7 @@ class QuantZeroPoint:
 
 @dataclass(frozen=True)
 class QuantParams:
-    """How the stored integers of a tensor stand for real numbers.
+    """How the stored integers of a tensor represent real numbers.
 
     >>> QuantParams("symmetric", QuantScale.per_tensor(0.1)).describe()
     'symmetric per_tensor scale=0.1'
@@ -171,16 +171,16 @@ class QuantParams:
 
     @property
     def mode(self) -> int:
-        """What has a scale of its own: ``PER_TENSOR``, ``PER_CHANNEL`` or ``PER_GROUP``."""
+        """The granularity of scales: ``PER_TENSOR``, ``PER_CHANNEL`` or ``PER_GROUP``."""
         return PER_TENSOR if self.scale.axis is None else PER_CHANNEL if self.scale.group is None else PER_GROUP
 
     @property
     def scale_dtype(self) -> DType:
-        """The dtype that scales are stored in."""
+        """The dtype in which scales are stored."""
         return next(dtype for dtype in GROUP_DTYPES if dtype.array == self.scale.values.dtype)
 
     def require_fit(self, name: str, shape: tuple[int, ...]) -> None:
-        """Refuse parameters that do not belong to a tensor of this shape."""
+        """Reject parameters that do not fit a tensor of this shape."""
         axis, count, group = self.scale.axis, len(self.scale.values), self.scale.group
         if axis is None:
             return
@@ -198,7 +198,7 @@ class QuantParams:
             )
 
     def encode(self) -> bytes:
-        """The parameters as the payload of a version 2 file; of groups, of a version 3 file."""
+        """Encode the parameters as the payload of a version 2 file, or of version 3 if there are groups."""
         axis = self.scale.axis or 0
         other = self.zero_point or self.offset
         others = other.values if other is not None else np.empty(0, np.int32)
@@ -218,7 +218,7 @@ class QuantParams:
         return payload.ljust(align(len(payload)), b"\0")
 
     def dequantize(self, stored: npt.NDArray[np.generic]) -> npt.NDArray[np.float32]:
-        """The real numbers that stored integers stand for.
+        """The real numbers that stored integers represent.
 
         >>> QuantParams("symmetric", QuantScale.per_tensor(0.5)).dequantize(np.array([2, -3], np.int8))
         array([ 1. , -1.5], dtype=float32)
@@ -254,7 +254,7 @@ class QuantParams:
 
 
 def group_shape(shape: tuple[int, ...], axis: int, group: int) -> tuple[int, ...]:
-    """How many groups a tensor has along each axis; the last one of an axis may be shorter.
+    """The number of groups along each axis; the last group of an axis may be shorter.
 
     >>> group_shape((4, 70), 1, 32)
     (4, 3)
@@ -272,7 +272,7 @@ def quant_nbytes(scale_count: int, zero_point_count: int) -> int:
 
 
 def group_nbytes(count: int, scales: DType, *, has_offsets: bool) -> int:
-    """The size of a quantization payload in groups.
+    """The size of a per-group quantization payload.
 
     >>> group_nbytes(8, DTYPES["f16"], has_offsets=False)
     72
@@ -309,7 +309,7 @@ def _group(group: int) -> int:
 
 
 def _group_numbers(values: npt.ArrayLike) -> npt.NDArray[Any]:
-    """Scales or offsets of groups, in one of the dtypes that they may be stored in."""
+    """Scales or offsets of groups, in a dtype in which they may be stored."""
     given = np.asarray(values)
     kept = any(given.dtype == dtype.array for dtype in GROUP_DTYPES)
     with np.errstate(all="ignore"):

@@ -1,4 +1,4 @@
-"""How weights are to be quantized, as ``openinfer pack --quantize`` is told."""
+"""How to quantize weights, as given to ``openinfer pack --quantize``."""
 
 import re
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _Mode = Literal["per_tensor", "per_channel", "per_group"]
 
 @dataclass(frozen=True)
 class QuantGroups:
-    """Groups: each run of ``size`` elements along the axis has a scale, stored in a dtype of its own."""
+    """Quantization groups: each run of ``size`` elements along the axis has a scale, stored in a dtype of its own."""
 
     size: int
     scales: DType
@@ -35,12 +35,12 @@ class QuantSpec:
     dtype: DType
     scheme: Scheme = "symmetric"
     axis: int | None = None
-    """``LAST_AXIS`` is the last one of a tensor, whichever that is."""
+    """``LAST_AXIS`` stands for the last axis of any tensor."""
     groups: QuantGroups | None = None
 
     @classmethod
     def parse(cls, text: str) -> "QuantSpec":
-        """Read ``DTYPE[:symmetric|asymmetric][:per_tensor|per_channel|per_group][:axis=N][:group=N][:scales=F]``."""
+        """Parse ``DTYPE[:symmetric|asymmetric][:per_tensor|per_channel|per_group][:axis=N][:group=N][:scales=F]``."""
         name, *words = text.split(":")
         if name not in QUANTIZED_DTYPES:
             raise _bad_spec(text, f"the dtype must be one of {', '.join(QUANTIZED_DTYPES)}")

@@ -1,4 +1,4 @@
-"""Quantizing weights: real numbers to small integers with a scale, and how much is lost."""
+"""Quantizes weights: real numbers become small integers with a scale, and the loss is measured."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ ReadElements = Callable[[int, int], Array]
 """Elements ``start`` to ``start + count`` of a source tensor, flat, in row-major order."""
 
 CHUNK = 1 << 20
-"""Elements handled at a time."""
+"""Elements processed at a time."""
 
 
 @dataclass
@@ -32,9 +32,9 @@ class Loss:
     signal: float = 0.0
 
     def add(self, original: Array, stored: Array) -> None:
-        """Compare one piece.
+        """Compare one chunk.
 
-        The same NaN or infinity on both sides does not count; one that only one side has is an infinite loss.
+        The same NaN or infinity on both sides does not count; on one side only, it is an infinite loss.
         """
         exact, kept = original.astype(np.float64).reshape(-1), stored.astype(np.float64).reshape(-1)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -56,12 +56,12 @@ class Loss:
 
     @property
     def rms(self) -> float:
-        """Root mean square of the differences."""
+        """The root mean square of the differences."""
         return sqrt(self.squares / self.count) if self.count else 0.0
 
     @property
     def snr_db(self) -> float:
-        """Signal to noise ratio in decibels; infinite where nothing was lost."""
+        """The signal-to-noise ratio in decibels; infinite if nothing was lost."""
         if self.squares == 0:
             return inf
         if isinf(self.squares):
@@ -70,7 +70,7 @@ class Loss:
 
 
 def require_axis(name: str, shape: tuple[int, ...], spec: QuantSpec) -> None:
-    """Refuse a tensor without the axis to quantize along."""
+    """Reject a tensor without the axis to quantize along."""
     if not spec.is_for(shape):
         axis = "axis" if spec.axis is None or spec.axis < 0 else f"axis {spec.axis}"
         message = f"tensor {name!r} has {counted(len(shape), 'dimension')}, so no {axis} to quantize along"
@@ -78,14 +78,14 @@ def require_axis(name: str, shape: tuple[int, ...], spec: QuantSpec) -> None:
 
 
 def require_finite(name: str, values: Array) -> None:
-    """Refuse what no scale fits."""
+    """Reject values that no scale fits."""
     if not np.isfinite(values).all():
         message = f"tensor {name!r} holds NaN or infinity and cannot be quantized"
         raise OinfError(Diagnostic(Code.BAD_PACK_OPTION, message))
 
 
 class QuantizedData:
-    """The stored integers of a tensor being quantized, produced a chunk at a time in two passes over the source."""
+    """The stored integers of a tensor, quantized chunk by chunk in two passes over the source."""
 
     def __init__(self, name: str, shape: tuple[int, ...], read: ReadElements, spec: QuantSpec, loss: Loss) -> None:
         require_axis(name, shape, spec)
@@ -117,7 +117,7 @@ class QuantizedData:
         return QuantParams("asymmetric", QuantScale(axis, scales), QuantZeroPoint(axis, zero_points))
 
     def _scales(self, steps: Array) -> npt.NDArray[np.float32]:
-        """Scales as f32, never zero: a channel of zeros gets 1, a vanishing one the smallest normal number."""
+        """Scales as f32, never zero: channels of zeros get 1, vanishing ones the smallest normal number."""
         limits = np.finfo(np.float32)
         if steps.max(initial=0.0) > limits.max:
             message = f"tensor {self._name!r} holds values too large for an f32 scale"
@@ -141,7 +141,7 @@ class QuantizedData:
         scales = parameters.scale.values[where, None]
         points = 0 if parameters.zero_point is None else parameters.zero_point.values[where, None]
         steps = np.rint(values / scales)
-        # A symmetric range leaves out the most negative integer, so that it is the same on both sides.
+        # A symmetric range excludes the most negative integer, so that both sides are equal.
         least = -dtype.maximum if parameters.zero_point is None and dtype.kind == "int" else dtype.minimum
         stored: Array = np.clip(steps + points, least, dtype.maximum)
         self._loss.add(values, (stored - points) * scales.astype(np.float64))
@@ -168,7 +168,7 @@ class HasQuantPayload(Protocol):
 
 @dataclass(frozen=True)
 class QuantPayload:
-    """The quantization payload that goes with data; its bytes are known once the data has been read."""
+    """The quantization payload of data; its bytes are known once the data has been read."""
 
     data: HasQuantPayload
 
@@ -183,7 +183,7 @@ class QuantPayload:
 
 
 def packed_chunks(pieces: Iterator[Array], dtype: DType) -> Iterator[Any]:
-    """Pieces of byte-sized codes as stored bytes; elements that do not fill a byte wait for the next piece."""
+    """Pack chunks of byte-sized codes to stored bytes; codes that do not fill a byte wait for the next chunk."""
     if not dtype.is_packed:
         yield from (np.ascontiguousarray(piece).reshape(-1).view(np.uint8) for piece in pieces)
         return

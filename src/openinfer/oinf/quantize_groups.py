@@ -1,4 +1,4 @@
-"""Quantizing weights in groups: each run of elements along an axis has a scale, and if asymmetric an offset."""
+"""Quantizes weights in groups: each run of elements along an axis has a scale and, if asymmetric, an offset."""
 
 from collections.abc import Iterator
 from functools import cached_property
@@ -15,7 +15,7 @@ from openinfer.oinf.quantize import CHUNK, Loss, ReadElements, packed_chunks, re
 
 
 class GroupedData:
-    """The stored integers of a tensor being quantized in groups, some rows at a time, in two passes over the source."""
+    """The stored integers of a tensor, quantized in groups, some rows at a time in two passes over the source."""
 
     def __init__(self, name: str, shape: tuple[int, ...], read: ReadElements, spec: QuantSpec, loss: Loss) -> None:
         require_axis(name, shape, spec)
@@ -53,7 +53,7 @@ class GroupedData:
         return QuantParams("affine", scale, offset=QuantOffset.per_group(*place, np.concatenate(offsets)))
 
     def _parts(self) -> Iterator[Array]:
-        """The tensor a chunk at a time: whole rows along the axis, or of a long one whole groups."""
+        """The tensor in chunks: whole rows along the axis, or whole groups of a long row."""
         row, group = self._length * self._inner, self._groups.size
         if 0 < row <= CHUNK:
             step = CHUNK // row
@@ -86,7 +86,7 @@ class GroupedData:
         return scales, self._stored(low - least * scales.astype(np.float64))
 
     def _stored(self, values: Array) -> Array:
-        """Scales or offsets in the dtype that they are stored in."""
+        """Scales or offsets in the dtype in which they are stored."""
         dtype = self._groups.scales
         with np.errstate(over="ignore"):
             stored: Array = values.astype(dtype.array)
@@ -101,9 +101,9 @@ class GroupedData:
         return packed_chunks(self._codes(), self._spec.dtype)
 
     def _codes(self) -> Iterator[Array]:
-        # Computed from each part again, and equal: the parameters hold those of all parts.
+        # Recomputed for each chunk, with equal results: the parameters hold those of all chunks.
         dtype = self._spec.dtype
-        # A symmetric range leaves out the most negative integer, so that it is the same on both sides.
+        # A symmetric range excludes the most negative integer, so that both sides are equal.
         least = -dtype.maximum if self._spec.scheme == "symmetric" and dtype.kind == "int" else dtype.minimum
         for values in self._parts():
             scales, offsets = (self._spread(one, values.shape[1]) for one in self._fitted(values))
@@ -113,5 +113,5 @@ class GroupedData:
             yield stored.astype(np.int16).astype(np.uint8)
 
     def _spread(self, values: Array, length: int) -> Array:
-        """Scales or offsets for each element."""
+        """Scales or offsets repeated for each element."""
         return np.repeat(values.astype(np.float64), min(self._groups.size, length), axis=1)[:, :length]

@@ -1,4 +1,4 @@
-"""What a model file contains, as facts for a program and as text for people."""
+"""The contents of a model file, as facts for programs and as text for people."""
 
 import hashlib
 import json
@@ -24,7 +24,7 @@ _BAR_WIDTH = 40
 
 
 def _group_facts(quant: QuantParams) -> dict[str, Any]:
-    """What only a quantization in groups has."""
+    """The facts that only a quantization in groups has."""
     if quant.scale.group is None:
         return {}
     offset = None if quant.offset is None else quant.offset.values.tolist()
@@ -33,7 +33,7 @@ def _group_facts(quant: QuantParams) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class TensorReport:
-    """One tensor: what the table says, a few values, and statistics where they were asked for."""
+    """One tensor: its table entry, a few values, and statistics if requested."""
 
     info: TensorInfo
     preview: tuple[str, ...] = ()
@@ -92,7 +92,7 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether no check found anything wrong."""
+        """Whether no check found an error."""
         return not any(not diagnostic.code.is_warning for diagnostic in self.diagnostics)
 
     def facts(self) -> dict[str, Any]:
@@ -133,7 +133,7 @@ def describe(
     advance: Advance | None = None,
     checks: Iterable[Callable[[ModelLoader], Iterable[Diagnostic]]] = (),
 ) -> Report:
-    """Read what a report needs of a model: all tensors, or those named."""
+    """Collect a report on a model: on all tensors, or on the named ones."""
     wanted = list(model.tensors.values()) if names is None else [model.info(name) for name in names]
     return Report(
         model.path,
@@ -166,7 +166,7 @@ def _preview(tensor: Tensor) -> tuple[str, ...]:
 
 
 def number_text(value: Any) -> str:
-    """A number in at most six digits.
+    """A number with at most six digits.
 
     >>> number_text(0.1234567), number_text(np.bool_(True)), number_text(-3)
     ('0.123457', 'true', '-3')
@@ -223,7 +223,7 @@ def _array_preview(array: npt.NDArray[Any]) -> list[str]:
 
 
 def jsonable(value: Any) -> Any:
-    """Values as JSON has them; the numbers that it lacks are the strings "nan", "inf" and "-inf".
+    """Values for JSON; the numbers that it lacks become the strings "nan", "inf" and "-inf".
 
     >>> jsonable({"largest": float("inf"), "shape": (1, 2)})
     {'largest': 'inf', 'shape': [1, 2]}
@@ -242,7 +242,7 @@ def jsonable(value: Any) -> Any:
 
 
 def summary_facts(model: ModelLoader) -> dict[str, Any]:
-    """What a summary says, as plain values for JSON."""
+    """The contents of a summary, as plain values for JSON."""
     tensors = model.tensors.values()
     kinds = Counter(info.dtype.name for info in tensors)
     return {
@@ -261,7 +261,7 @@ def summary_facts(model: ModelLoader) -> dict[str, Any]:
 
 
 def summary(model: ModelLoader) -> str:
-    """A few lines for release notes: what the file is, what it holds, its SHA-256."""
+    """A few lines for release notes: the file, its contents, and its SHA-256."""
     facts = summary_facts(model)
     sizes = ", ".join(f"{name}={value}" for name, value in facts["sizevars"].items())
     kinds = ", ".join(f"{count} {name}" for name, count in facts["dtypes"].items())
@@ -282,7 +282,7 @@ _NOTHING = np.empty(0, np.uint8)
 
 
 def size_text(nbytes: int) -> str:
-    """A size in the unit people use for it.
+    """A size in a readable unit.
 
     >>> size_text(999), size_text(5 << 20)
     ('999 B', '5.0 MiB')

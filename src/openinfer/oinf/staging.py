@@ -1,4 +1,4 @@
-"""A model and its graphs in one folder, written side by side: all of them appear, or none."""
+"""Writes a model and its graphs into one folder: all of them appear, or none."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -10,15 +10,15 @@ from openinfer.oinf.atomic import atomic_file, write_failed
 
 @dataclass(frozen=True)
 class StagedModel:
-    """A model under a temporary name, until its graphs are there too."""
+    """A model under a temporary name, until its graphs exist too."""
 
     temporary: str
-    """Where the model is to be written."""
+    """Where to write the model."""
     path: str
-    """Where it goes when all is well."""
+    """Where it is published."""
 
     def publish(self, graphs: Mapping[str, str]) -> None:
-        """Write graphs, texts by their paths, and give the model its name."""
+        """Write graphs, given as text by path, and rename the model to its final path."""
         for path, text in graphs.items():
             with atomic_file(path) as sink:
                 sink.write(text.encode())
@@ -27,7 +27,7 @@ class StagedModel:
 
 @contextmanager
 def staged_model(path: str) -> Iterator[StagedModel]:
-    """A place for a model that vanishes unless it is published, and a new folder with it."""
+    """A temporary path for a model, removed unless the model is published; a new folder is removed with it."""
     folder, name = os.path.split(path)
     is_new = not os.path.isdir(folder or ".")
     temporary = os.path.join(folder, f".{name.removesuffix('.oinf')}.{os.getpid()}.oinf")
@@ -41,5 +41,5 @@ def staged_model(path: str) -> Iterator[StagedModel]:
         with suppress(OSError):
             os.unlink(temporary)
         if is_new:
-            with suppress(OSError):  # that it is not empty, where all went well
+            with suppress(OSError):  # fails if it is not empty, after success
                 os.rmdir(folder)

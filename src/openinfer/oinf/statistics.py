@@ -1,6 +1,6 @@
-"""Statistics of a tensor of any size, a piece at a time, each piece small enough for the cache.
+"""Statistics of a tensor of any size, computed in chunks small enough for the cache.
 
-The median is exact: a histogram narrows the range around it until what is left can be sorted.
+The median is exact: histograms narrow the range around it until what is left can be sorted.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,7 +26,7 @@ _LARGE = 1e300
 
 @dataclass(frozen=True)
 class Bar:
-    """One bar of a histogram: how many values lie from ``low`` up to ``high``."""
+    """One bar of a histogram: the number of values from ``low`` up to ``high``."""
 
     low: float
     high: float
@@ -35,7 +35,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Statistics:
-    """What the finite values of a tensor look like, and how many are not finite."""
+    """Statistics of the finite values of a tensor, and how many are not finite."""
 
     finite: int
     nan: int = 0
@@ -51,7 +51,7 @@ class Statistics:
 def statistics(tensor: Tensor, advance: Advance | None = None) -> Statistics:
     """Count, range, mean, median, standard deviation and histogram of a tensor.
 
-    ``advance`` is told the number of elements of each piece as the first pass goes over it.
+    ``advance`` receives the number of elements of each chunk of the first pass.
 
     >>> result = statistics(Tensor.from_numpy(np.array([1, 2, 3, 10], np.int16)))
     >>> result.minimum, result.maximum, result.mean, result.median
@@ -119,7 +119,7 @@ class _Moments:
             piece, values = piece[finite], values[finite]
         if not values.size:
             return
-        # Integers keep their exact extremes; small floats have no minimum of their own in NumPy.
+        # Integers keep their exact extremes; NumPy has no minimum for small floats.
         exact = piece if piece.dtype.kind in "iub" else values
         low, high = exact.min().item(), exact.max().item()
         self.low = low if self.count == 0 else min(self.low, low)
@@ -160,17 +160,17 @@ def _kth(values: Pieces, k: int, low: float, high: float) -> float:
 
 
 def _bin(values: Floats, low: float, high: float) -> npt.NDArray[np.int64]:
-    """Which of equally wide bins each value falls into; grows with the value, so a bin is a range."""
+    """The bin of each value among bins of equal width; monotonic, so a bin is a range."""
     position = (values - low) / (high - low) * _BINS
     return np.minimum(position, _BINS - 1).astype(np.int64)
 
 
 def _value_bars(tensor: Tensor, low: int, high: int) -> tuple[Bar, ...]:
-    """One bar for each of a few integers."""
+    """One bar per integer of a small range."""
     counts = np.zeros(high - low + 1, np.int64)
     for piece in pieces(tensor):
         integers = piece.view(np.int8) if piece.dtype == np.bool_ else piece
-        # In its own type the subtraction may wrap, but the difference is small and comes out right.
+        # The subtraction may wrap in its own type, but the difference is small and comes out right.
         counts += np.bincount((integers - integers.dtype.type(low)).astype(np.int64), minlength=counts.size)
     return tuple(Bar(low + index, low + index, int(count)) for index, count in enumerate(counts))
 

@@ -1,4 +1,4 @@
-"""What depends on where output goes: progress bars show on a terminal only; a pipe may be closed early."""
+"""What depends on where output goes: progress bars appear on a terminal only, and a pipe may be closed early."""
 
 import os
 import sys
@@ -9,12 +9,12 @@ from openinfer.errors import Code, Diagnostic
 
 
 def close_quietly() -> None:
-    """When nothing more can be written: let the interpreter's own flush find nothing to complain about."""
+    """Point standard output at the null device, so that the interpreter's final flush does not fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def output_failure(error: OSError) -> Diagnostic:
-    """What to say when standard output cannot be written: it is full, or gone. Other errors are raised again."""
+    """The diagnostic for standard output that cannot be written: full, or gone. Other errors are raised again."""
     if error.filename is not None:
         raise error
     close_quietly()
@@ -22,12 +22,12 @@ def output_failure(error: OSError) -> Diagnostic:
 
 
 def open_closed_streams() -> None:
-    """Let standard streams that are closed lead nowhere: else the next file that is opened would take their place."""
+    """Open closed standard streams on the null device; otherwise the next file opened would take their place."""
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
     for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(descriptor, "r" if name == "stdin" else "w", encoding="utf-8", closefd=False))
@@ -35,7 +35,7 @@ def open_closed_streams() -> None:
 
 @contextmanager
 def progress_bar(description: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A function to be told how much more is done; draws on standard error if that is a terminal."""
+    """Yields a function to call with each amount done; draws on standard error if that is a terminal."""
     if not sys.stderr.isatty():
         yield lambda _amount: None
         return

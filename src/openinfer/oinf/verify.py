@@ -1,7 +1,7 @@
-"""Check a model file completely and say what is in it: ``python -m openinfer.oinf.verify FILE``.
+"""Checks a model file completely and describes it: ``python -m openinfer.oinf.verify FILE``.
 
-Checks of your own are functions from an open model to messages; give them to ``verify_oinf`` or name them on the
-command line as ``--check package.module:function``.
+Your own checks are functions from an open model to messages; pass them to ``verify_oinf`` or name them on the command
+line as ``--check package.module:function``.
 """
 
 import argparse
@@ -18,11 +18,11 @@ from openinfer.oinf.report import Report, describe, summary, summary_facts
 from openinfer.oinf.terminal import close_quietly, open_closed_streams, output_failure, progress_bar
 
 Check = Callable[[ModelLoader], Iterable[object] | None]
-"""What a check returns or yields is a finding each: a ``Diagnostic``, or a message."""
+"""Each item that a check returns or yields is a finding: a ``Diagnostic`` or a message."""
 
 
 def verify_oinf(path: AnyPath, checks: Sequence[Check] = ()) -> Report:
-    """Read the whole file, run your own checks, print the documented summary, and return what was printed.
+    """Read the whole file, run your own checks, print the documented summary, and return the report.
 
     A bad file raises ``OinfError``; the findings of ``checks`` raise it too, all together.
     """
@@ -33,7 +33,7 @@ def verify_oinf(path: AnyPath, checks: Sequence[Check] = ()) -> Report:
 
 
 def examine(path: AnyPath, checks: Sequence[Check] = (), names: Sequence[str] | None = None) -> Report:
-    """Read and check the whole file without printing; the report describes all tensors, or those named."""
+    """Read and check the whole file without printing; the report describes all tensors, or the named ones."""
     with ModelLoader.open(path) as model:
         shown = list(model.tensors) if names is None else names
         with progress_bar("reading", sum(model.info(name).nbytes for name in shown)) as advance:
@@ -45,7 +45,7 @@ def examine(path: AnyPath, checks: Sequence[Check] = (), names: Sequence[str] | 
 
 
 def _located(check: Check) -> Callable[[ModelLoader], Iterator[Diagnostic]]:
-    """A user's check whose plain messages, and whatever it raises, become diagnostics."""
+    """Wrap a user's check so that its plain messages, and whatever it raises, become diagnostics."""
 
     def run(model: ModelLoader) -> Iterator[Diagnostic]:
         span = FileSpan(model.path)
@@ -72,7 +72,7 @@ def _raise_findings(report: Report) -> None:
 
 
 def load_check(name: str) -> Check:
-    """The function that ``package.module:function`` names, found on the path or in the current folder."""
+    """Import the function that ``package.module:function`` names, from the path or the current folder."""
     module_name, _, function_name = name.partition(":")
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
@@ -113,7 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(path: str, names: Sequence[str] | None, checks: Sequence[str], *, as_json: bool, as_summary: bool) -> int:
-    """Verify a file and print the outcome in the form asked for."""
+    """Verify a file and print the outcome in the requested form."""
     try:
         report = examine(path, [load_check(name) for name in checks], names)
         if as_summary:
@@ -137,7 +137,7 @@ def _outcome(report: Report) -> dict[str, object]:
 
 
 def failure_json(path: str, error: OpenInferError) -> str:
-    """What ``--json`` prints for a file that cannot be read."""
+    """The output of ``--json`` for a file that cannot be read."""
     diagnostics = [diagnostic.facts() for diagnostic in error.diagnostics]
     return json.dumps({"path": path, "ok": False, "diagnostics": diagnostics}, indent=2)
 

@@ -1,4 +1,4 @@
-"""Writing model files: all at once, or one tensor at a time for models larger than memory."""
+"""Writes model files: all at once, or one tensor at a time for models larger than memory."""
 
 import os
 from collections.abc import Collection, Iterator, Mapping
@@ -48,12 +48,12 @@ def save_file(
 
 
 def rewrite(model: ModelLoader, path: AnyPath, version: int = 2) -> None:
-    """Write an open model again in canonical form: sorted tables, blobs in order, nothing else."""
+    """Rewrite an open model in canonical form: sorted tables, blobs in order, nothing else."""
     write_package(path, package_of(model, version))
 
 
 def package_of(model: ModelLoader, version: int = 2, only: Collection[str] | None = None) -> Package:
-    """The entries of an open model, payloads included, ready to be written; of tensors all, or only some."""
+    """The entries of an open model with their payloads, ready to be written; of tensors all, or only some."""
     tensors = [
         TensorEntry(
             info.name,
@@ -72,8 +72,8 @@ def package_of(model: ModelLoader, version: int = 2, only: Collection[str] | Non
 class Writer:
     """Takes size variables, metadata and tensors one at a time; holds at most one tensor in memory.
 
-    Tensors are kept in a temporary file beside the target until the ``with`` block ends, because the tables come first
-    in the file and are sorted. If the block raises, nothing is left behind.
+    Tensors are spooled to a temporary file beside the target until the ``with`` block ends, because the tables come
+    first in the file and are sorted. If the block raises, nothing is left behind.
 
     >>> import tempfile, os
     >>> path = os.path.join(tempfile.mkdtemp(), "big.oinf")
@@ -137,7 +137,7 @@ class Writer:
     def add_tensor(
         self, name: str, values: Any, dtype: str | DType | None = None, quant: QuantParams | None = None
     ) -> None:
-        """Add a tensor; its values can be forgotten afterwards."""
+        """Add a tensor; its values are not needed afterwards."""
         spool = self._open_spool()
         require_name(name)
         if name in self._tensors:
@@ -176,7 +176,7 @@ def _misuse(message: str, advice: str) -> OinfError:
 
 @dataclass(frozen=True)
 class FileSlice:
-    """A payload that lies in an open file."""
+    """A payload in an open file."""
 
     descriptor: int
     path: str

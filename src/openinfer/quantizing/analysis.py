@@ -1,4 +1,4 @@
-"""Which layers of a graph become integer arithmetic, and which values between them are codes only."""
+"""Decides which layers of a graph become integer arithmetic, and which values between them exist only as codes."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -22,21 +22,21 @@ _WEIGHT_KINDS = (MemoryKind.CONSTANT, MemoryKind.VOLATILE)
 
 @dataclass(frozen=True)
 class AnalysisOptions:
-    """What the caller decides about layers."""
+    """The caller's choices about layers."""
 
     keep: tuple[str, ...] = ()
     is_symmetric: bool = False
     weights_only: bool = False
     excluded: Mapping[int, str] = field(default_factory=dict)
-    """Nodes that turned out to be no layers, and why."""
+    """Nodes that turned out not to be layers, with the reason."""
 
     def without(self, nodes: Mapping[int, str]) -> "AnalysisOptions":
-        """The same, with more nodes that stay in floats."""
+        """The same options, with more nodes that stay in floats."""
         return replace(self, excluded={**self.excluded, **nodes})
 
 
 def analysed(bound: BoundGraph, options: AnalysisOptions) -> Analysis:
-    """The decisions about a graph that fits its model."""
+    """Analyse a graph that is bound to its model."""
     found = Candidates(bound, options)
     layers = {one.node: one for one in found.layers()}
     if options.weights_only:
@@ -62,7 +62,7 @@ def analysed(bound: BoundGraph, options: AnalysisOptions) -> Analysis:
 
 
 class Candidates:
-    """The nodes of a graph as quantization sees them: layers, and what stands between them."""
+    """The nodes of a graph as quantization sees them: layers, and what connects them."""
 
     def __init__(self, bound: BoundGraph, options: AnalysisOptions) -> None:
         self.bound = bound
@@ -77,7 +77,7 @@ class Candidates:
         ) | {name for name, one in bound.vars.items() if one.kind is MemoryKind.DYNAMIC}
 
     def op(self, node: int) -> BoundOp | None:
-        """An op node with its record, operands and parameters."""
+        """An op node with its record, operands and parameters, or None."""
         return self.bound.ops.get(self._copies.get(node, node))
 
     def kind(self, node: int) -> Op:
@@ -87,7 +87,7 @@ class Candidates:
         return found
 
     def ops(self) -> Iterator[tuple[int, BoundOp]]:
-        """The op nodes with types, in the order of the source; those of blocks with parameters are left out."""
+        """The typed op nodes in source order, without those of blocks with parameters."""
         for node, place in self.flow.places.items():
             if isinstance(place.node.kind, Op) and self.graph.blocks[place.block].params is None:
                 found = self.op(node)
@@ -95,11 +95,11 @@ class Candidates:
                     yield node, found
 
     def path(self, node: int) -> tuple[str, ...]:
-        """The indices of loops over layers around a node."""
+        """The indices of the layer loops around a node."""
         return tuple(index for index in self.flow.places[node].loops if index in self._layer_loops)
 
     def label(self, node: int) -> str:
-        """What reports call a node: the scopes around it and its weights, or what it writes."""
+        """The name of a node in reports: its scopes, and its weights or else its result."""
         own, kind = self.op(node), self.kind(node)
         operands = own.operands if own is not None else ()
         stored = (self.weights(one) for one in (operands[:1] if kind.op in kinds.TABLES else operands[1:2]))
@@ -107,7 +107,7 @@ class Candidates:
         return "/".join((*self.flow.places[node].scopes, name))
 
     def layers(self) -> Iterator[QuantLayer]:
-        """The layers that become integer arithmetic; the others are noted with the reason."""
+        """The layers that become integer arithmetic; the others are recorded with the reason."""
         for node, place in self.flow.places.items():
             kind = place.node.kind
             if not isinstance(kind, Op) or kind.op not in (*kinds.PRODUCTS, *kinds.TABLES):
@@ -155,7 +155,7 @@ class Candidates:
         return QuantLayer(node, own.record.name, self.label(node), sites, self.path(node), right, axis, bias)
 
     def _obstacle(self, node: int, own: BoundOp, weights: Access | None) -> str | None:
-        """Why a product stays in floats."""
+        """Why a product stays in floats, or None."""
         kind, call = self.kind(node), own.call
         bias = own.operands[2] if len(own.operands) > 2 else None
         if any(dtype not in (F32, None) for dtype in own.stored):
@@ -181,20 +181,20 @@ class Candidates:
         return None
 
     def _is_plain(self, node: int, access: Access) -> bool:
-        """Whether a variable of an operand's shape can be declared."""
+        """Whether a variable with the shape of an operand can be declared."""
         if not access.bracketed:
             return access.base in self.bound.vars and self.has_dims(access.base, node)
         own = self.op(node)
         return own is not None and own.call is not None and not own.is_dynamic
 
     def has_dims(self, name: str, node: int) -> bool:
-        """Whether another variable of this one's shape can be declared for a node."""
+        """Whether another variable of the same shape can be declared for a node."""
         variable = self.bound.vars[name]
         is_free = variable.is_temporary and self.flow.places[node].block == "entry"
         return variable.dims is not None or is_free or not any(map(is_symbolic, variable.shape))
 
     def weights(self, operand: object) -> Access | None:
-        """An operand that is a tensor of the model, or an entry of a prefix table, and that nothing writes."""
+        """An operand that is a tensor of the model or an entry of a prefix table and is never written, else None."""
         if not isinstance(operand, Access) or operand.base not in self.bound.vars or operand.base in self._written:
             return None
         variable: BoundVar = self.bound.vars[operand.base]
@@ -206,7 +206,7 @@ class Candidates:
         return operand if variable.kind in _WEIGHT_KINDS and (whole or entry) else None
 
     def is_kept(self, node: int, weights: str | None) -> bool:
-        """Whether the caller wants a layer in floats: by its result, its weights, a scope or block around it."""
+        """Whether the caller keeps a layer in floats: by its result, its weights, or a scope or block around it."""
         place, label = self.flow.places[node], self.label(node)
         path = ["/".join(place.scopes[: count + 1]) for count in range(len(place.scopes))]
         spelled = (label, str(self.kind(node).outputs[0]), weights or label, place.block, *place.scopes, *path)
@@ -243,7 +243,7 @@ class Candidates:
     def rectifiers(
         self, layers: Mapping[int, QuantLayer], only: Callable[[CodeDefinition], bool]
     ) -> Iterator[tuple[int, int]]:
-        """Nodes that cut off what is negative right behind a layer that nothing else reads, and these layers."""
+        """Nodes that clip negatives right after a layer that nothing else reads, with these layers."""
         for node, own in self.ops():
             if own.call is None or kinds.rectifies(own.record.name, own.call.params) is None:
                 continue
@@ -260,7 +260,7 @@ class Candidates:
 
 
 def _layer_loops(graph: Graph) -> Iterator[str]:
-    """The indices of loops in whose bodies prefix tables are read by them."""
+    """The indices of loops whose bodies use them to read prefix tables."""
     for node in graph.walk():
         if not isinstance(node.kind, Loop):
             continue
@@ -277,7 +277,7 @@ def _layer_loops(graph: Graph) -> Iterator[str]:
 
 @dataclass
 class _Flowing:
-    """Codes flow back from the layers that want them, over nodes that only move values."""
+    """Propagates codes backwards from the layers that want them, through nodes that only move values."""
 
     candidates: Candidates
     layers: Mapping[int, QuantLayer]
@@ -288,7 +288,7 @@ class _Flowing:
     operands: dict[tuple[int, int], CodeSite] = field(default_factory=dict)
 
     def settle(self) -> None:
-        """Until nothing changes: each round may find more nodes whose results nothing reads as numbers."""
+        """Iterate to a fixed point: each round may find more nodes whose results nothing reads as numbers."""
         for layer in self.layers.values():
             for slot, site in enumerate(layer.sites):
                 self._want(layer.node, slot, site)
@@ -338,7 +338,7 @@ class _Flowing:
             self._want(node, slot, site)
 
     def _comes_as_codes(self, site: CodeSite) -> bool:
-        """Whether a value would be codes anyway, and not be made codes only to be moved."""
+        """Whether a value would be codes anyway, and is not quantized only to be moved."""
         own = None if site.is_read else self.candidates.op(site.node)
         if own is None or own.call is None:
             return False
@@ -358,7 +358,7 @@ class _Flowing:
                 self._want(node, slot, CodeSite(writer, Access(access.base)))
 
     def only(self, definition: CodeDefinition) -> bool:
-        """Whether everything that reads a definition reads its codes."""
+        """Whether every reader of a definition reads its codes."""
         node, name = definition
         flow = self.candidates.flow
         return flow.is_closed(node, name) and all(

@@ -1,4 +1,4 @@
-"""Running a float graph on samples: how the values of each group are spread."""
+"""Runs a float graph on samples and records how the values of each group are spread."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ LoopPlace = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Watcher:
-    """Told of nodes before and after they are executed, with the loop indices around them."""
+    """Callbacks before and after nodes execute, with the indices of the loops around them."""
 
     nodes: Collection[int]
     before: Callable[[int, ExecutionPoint], None]
@@ -28,23 +28,23 @@ class Watcher:
 
 @dataclass
 class Calibration:
-    """What was seen: spreads by group and place, and where each layer was executed."""
+    """What calibration has seen: spreads by group and place, and where each layer was executed."""
 
     spreads: dict[tuple[int, LoopPlace], Spread] = field(default_factory=dict)
     channels: dict[tuple[int, LoopPlace], ChannelSpread] = field(default_factory=dict)
-    """Of groups that may be smoothed."""
+    """Only of groups that may be smoothed."""
     places: dict[int, dict[LoopPlace, None]] = field(default_factory=dict)
 
 
 def place_of(path: tuple[str, ...], indices: Mapping[str, int]) -> LoopPlace:
-    """The values of a path's indices."""
+    """The values of the indices of a path."""
     return tuple(indices[index] for index in path)
 
 
 def calibrated(
     executor: Executor, analysis: Analysis, by_channel: Collection[int], samples: Samples, advance: Advance
 ) -> Calibration:
-    """Run all samples in order, as steps of one executor. Groups of ``by_channel`` are looked at by channels, too."""
+    """Run all samples in order as steps of one executor. For groups in ``by_channel``, also record channels."""
     found = Calibration()
     read: dict[int, list[CodeSite]] = {}
     written: dict[int, list[CodeSite]] = {}
@@ -76,7 +76,7 @@ def calibrated(
 
 
 def watch(executor: Executor, sample: Mapping[str, Array], watcher: Watcher) -> None:
-    """One step, node by node."""
+    """Run one step, node by node."""
     executor.insert(sample)
     executor.begin_step()
     origins = executor.bound.origins
@@ -93,7 +93,7 @@ def watch(executor: Executor, sample: Mapping[str, Array], watcher: Watcher) -> 
 
 
 def _announce(executor: Executor, watcher: Watcher) -> None:
-    """Tell of the node that comes next, while what it reads is still there."""
+    """Announce the next node, while the values that it reads still exist."""
     if not executor.is_suspended:
         return
     point = executor.place
@@ -114,5 +114,5 @@ def codes_of(analysis: Analysis, calibration: Calibration, observer: Observer) -
 
 
 def unreached(analysis: Analysis, calibration: Calibration) -> Iterator[QuantLayer]:
-    """Layers that no sample came to."""
+    """Layers that no sample reached."""
     return (layer for layer in analysis.layers.values() if layer.node not in calibration.places)

@@ -1,4 +1,4 @@
-"""Recurrent cells written out as products and gates, so that their products are layers like others."""
+"""Expands recurrent cells into products and gates, so that their products are ordinary layers."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -14,18 +14,18 @@ from openinfer.quantizing.stored import StoredWeights
 from openinfer.quantizing.writing import NodeWriter, WrittenGraph
 
 _STATES = {"lstm_cell": 2, "gru_cell": 1, "rnn_cell": 1}
-"""How many states a cell has."""
+"""The number of states of a cell."""
 
 
 def without_cells(bound: BoundGraph, options: AnalysisOptions) -> WrittenGraph | None:
-    """The same graph with its recurrent cells as products and gates, or None where there are none."""
+    """The graph with its recurrent cells expanded into products and gates, or None if it has none."""
     candidates = Candidates(bound, options)
     cells = {node for node, own in candidates.ops() if own.record.name in _STATES and _is_plain(candidates, node, own)}
     return _Expanding(bound, candidates, cells).graph() if cells else None
 
 
 def _is_plain(candidates: Candidates, node: int, own: BoundOp) -> bool:
-    """Whether a cell has stored weights in f32, and the caller does not want it kept."""
+    """Whether a cell has stored f32 weights and is not kept by the caller."""
     states = _STATES[own.record.name]
     weights = [candidates.weights(one) for one in own.operands[1 + states : 3 + states]]
     if own.call is None or None in weights or any(dtype not in (F32, None) for dtype in own.stored):
@@ -154,13 +154,13 @@ class _CellWriter:
         return found[0], found[1]
 
     def wide(self, suffix: str, gates: int, op: str, *operands: Operand) -> Access:
-        """An op on all gates together."""
+        """An op on all gates at once."""
         result = self._temporary(suffix, Num(gates * self._states))
         self._writer.op(op, list(operands), result)
         return result
 
     def parts(self, gates: Access, names: Sequence[str]) -> list[Access]:
-        """The gates one by one."""
+        """Split the gates."""
         results = [self._temporary(name, Num(self._states)) for name in names]
         sizes = ExprList(tuple(Num(self._states) for _ in names))
         self._writer.split(gates, results, (("axis", IntValue(-1)), ("sizes", sizes)))

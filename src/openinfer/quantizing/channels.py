@@ -1,4 +1,4 @@
-"""How the channels of a value are spread, and a few of its rows: what smoothing is decided on."""
+"""The range of each channel of a value and a sample of its rows, on which smoothing is decided."""
 
 import numpy as np
 import numpy.typing as npt
@@ -9,7 +9,7 @@ _MOST_ROWS = 512
 
 
 class ChannelSpread:
-    """The least and the greatest of each channel, the last axis, and rows evenly spaced over all that came."""
+    """The minimum and maximum of each channel (the last axis), and rows spaced evenly over all that were seen."""
 
     def __init__(self) -> None:
         self.low: npt.NDArray[np.float32] = np.zeros(0, np.float32)
@@ -19,7 +19,7 @@ class ChannelSpread:
         self._stride = 1
 
     def add(self, values: Array) -> None:
-        """Look at a portion; rows that are not finite are left out."""
+        """Record a batch of values; rows that are not finite are skipped."""
         rows = values.reshape(-1, values.shape[-1])
         rows = rows[np.isfinite(rows).all(axis=1)]
         if not self._seen:

@@ -1,11 +1,11 @@
-"""The comments of a float graph, at the nodes of the integer graph that theirs have become."""
+"""Moves the comments of a float graph to the nodes of the integer graph that theirs have become."""
 
 from openinfer.ir.text import CommentKey, Comments
 from openinfer.quantizing.writing import WrittenGraph
 
 
 def carried(comments: Comments, written: WrittenGraph) -> Comments:
-    """The comments of a float graph, with the nodes of the integer graph that theirs have become."""
+    """The comments of a float graph, at the nodes of the integer graph that theirs have become."""
     places: dict[int, int] = {}
     for index, olds in enumerate(written.origins):
         for node in olds:

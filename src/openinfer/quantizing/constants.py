@@ -1,4 +1,4 @@
-"""Scales and zero points as constants of the integer graph: one for each group, in loops a table of them."""
+"""Scales and zero points as constants of the integer graph: one per group, in loops a table of them."""
 
 from collections.abc import Iterator, Mapping
 
@@ -12,7 +12,7 @@ from openinfer.quantizing.sites import CodeGroup, QuantLayer
 
 
 class Constants:
-    """The scales of a calibration, declared when they are first used."""
+    """The scales of a calibration, declared on first use."""
 
     def __init__(
         self, codes: Mapping[tuple[int, LoopPlace], Codes], calibration: Calibration, declarations: NewDeclarations
@@ -37,7 +37,7 @@ class Constants:
         return self._scales[group.number]
 
     def zero(self, group: CodeGroup) -> tuple[Access, ...]:
-        """The zero point of a group; none where zero has the code zero."""
+        """The zero point of a group; none if zero has the code 0."""
         if group.number not in self._zeros:
             values = {place: np.asarray(codes.zero, np.int8) for place, codes in self.by_place(group).items()}
             name = f"{group.sites[0].access.base}_zero"
@@ -47,7 +47,7 @@ class Constants:
         return self._zeros[group.number]
 
     def is_smoothed(self, group: CodeGroup) -> bool:
-        """Whether the scale of a group is one for each channel."""
+        """Whether a group has one scale per channel."""
         return any(codes.smoothing is not None for codes in self.codes_in(group))
 
     def by_place(self, group: CodeGroup) -> dict[LoopPlace, Codes]:
@@ -59,7 +59,7 @@ class Constants:
         return iter(self.by_place(group).values())
 
     def at(self, group: CodeGroup, place: LoopPlace) -> Codes:
-        """Those at a place in the loops, which may be inside those of the group."""
+        """The scale and zero point at a place in the loops, which may include loops inside those of the group."""
         return self._codes[group.number, place[: len(group.path)]]
 
     def places(self, layer: QuantLayer) -> list[LoopPlace]:

@@ -1,7 +1,7 @@
-"""Which definitions of a variable reach which uses, over loops and scopes; blocks are looked at one by one.
+"""Reaching definitions: which writes of a variable reach which reads, across loops and scopes, block by block.
 
-A definition is a node that writes a variable. What another block may have written, and what a step begins with, are
-definitions from outside, with ids below zero.
+A definition is a node that writes a variable. Possible writes by other blocks, and the values at the start of a
+step, are definitions from outside, with negative ids.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,14 +26,14 @@ from openinfer.ir import (
 from openinfer.ir.uses import node_uses
 
 Definitions = frozenset[int]
-"""Nodes by their indices; those below zero stand for writes outside the block."""
+"""Node indices; negative ones stand for writes outside the block."""
 _START = -1
 _State = dict[str, Definitions]
 
 
 @dataclass(frozen=True)
 class FlowPlace:
-    """Where a node stands: its block, the loops around it (outermost first) by index and by node, and the scopes."""
+    """Where a node stands: its block, the loops around it by index and by node (outermost first), and the scopes."""
 
     node: Node
     block: str
@@ -42,7 +42,7 @@ class FlowPlace:
     bodies: tuple[int, ...] = ()
 
     def is_beside(self, other: "FlowPlace") -> bool:
-        """Whether both are in one body, whatever scopes are around them."""
+        """Whether both are in the same body, regardless of scopes."""
         return (self.block, self.bodies) == (other.block, other.bodies)
 
 
@@ -53,18 +53,18 @@ class Dataflow:
     places: Mapping[int, FlowPlace]
     reaching: Mapping[tuple[int, str], Definitions]
     readers: Mapping[tuple[int, str], frozenset[int]]
-    """By definition and variable: the nodes that may read it."""
+    """The nodes that may read a definition, by definition and variable."""
     seen_outside: frozenset[tuple[int, str]]
     """Definitions that something other than a node of the block reads: callers, other blocks, the next step."""
 
     def only(self, node: int, name: str) -> int | None:
-        """The one definition of a variable that a node reads, if it is a node and there is no other."""
+        """The definition of a variable that a node reads, if it is the only one and a node; else None."""
         found = self.reaching.get((node, name), frozenset({_START}))
         one = next(iter(found)) if len(found) == 1 else _START
         return one if one >= 0 else None
 
     def is_closed(self, definition: int, name: str) -> bool:
-        """Whether all that read a definition are nodes that read no other one."""
+        """Whether all readers of a definition are nodes that read no other definition."""
         users = self.readers.get((definition, name), frozenset())
         return (definition, name) not in self.seen_outside and all(
             self.only(user, name) == definition for user in users
@@ -72,7 +72,7 @@ class Dataflow:
 
 
 def dataflow(bound: BoundGraph, graph: Graph) -> Dataflow:
-    """The dataflow of a graph, whose types ``bound`` knows."""
+    """The dataflow of a graph whose types are in ``bound``."""
     flow = _Flow(_mentioned(graph), frozenset(bound.output_names) | _kept(graph))
     for block in graph.blocks.values():
         flow.block(block)
@@ -89,13 +89,13 @@ def dataflow(bound: BoundGraph, graph: Graph) -> Dataflow:
 
 
 def _kept(graph: Graph) -> frozenset[str]:
-    """Variables whose value outlives a step, or that the caller gave."""
+    """Variables whose value outlives a step or comes from the caller."""
     kinds = (MemoryKind.PERSISTENT, MemoryKind.DYNAMIC)
     return frozenset(name for name, variable in graph.vars.items() if variable.kind in kinds)
 
 
 def _mentioned(graph: Graph) -> Mapping[str, frozenset[str]]:
-    """The variables that the nodes of each block name."""
+    """The variables that each block mentions."""
     return {
         name: frozenset(
             base
@@ -161,7 +161,7 @@ class _Flow:
         for access in node_uses(node.kind).writes:
             own = frozenset({node.index})
             if access.bracketed:
-                # What is left of the value before is read by whatever reads the whole.
+                # A partial write keeps the rest of the old value, which readers of the whole then read.
                 self._see(state, access.base)
                 state[access.base] = frozenset({-2 - node.index})
             else:

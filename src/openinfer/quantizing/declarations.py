@@ -1,4 +1,4 @@
-"""What an integer graph declares beside what the float one did: constants, temporaries, and the tensors behind them."""
+"""What an integer graph declares besides the variables of the float graph: constants, temporaries and their tensors."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,7 +20,7 @@ Dims = tuple[Expr, ...]
 
 
 class NewDeclarations:
-    """Names that are free, what is declared under them, and what the model has to hold for it."""
+    """Allocates free names and collects the declarations under them, with the tensors that the model must hold."""
 
     def __init__(self, bound: BoundGraph, stored: StoredWeights) -> None:
         graph = bound.source
@@ -31,19 +31,19 @@ class NewDeclarations:
         if bound.model is not None:
             self._taken |= {*bound.model.tensors, *bound.model.metadata}
         self.is_in_entry = True
-        """Whether what is written is in the block where temporaries can be assigned."""
+        """Whether the code being written is in the block where temporaries can be assigned."""
         self.inferred: set[str] = set()
-        """Temporaries that take the type of what is first written to them: ``t = op``."""
+        """Temporaries that take the type of their first write: ``t = op``."""
         self.changed: dict[str, VarDecl] = {}
-        """NewDeclarations that replace those of the same name."""
+        """Declarations that replace those of the same name."""
         self._added: dict[str | None, list[VarDecl]] = {}
         self._temporaries: dict[str, list[Assign]] = {}
         self._passing: dict[tuple[str, Dims], Access] = {}
         self.tensors: dict[str, TensorSpec] = {}
-        """New tensors by their names."""
+        """New tensors by name."""
 
     def fresh(self, name: str) -> str:
-        """A name like this one that is free."""
+        """A free name like this one."""
         found, number = name, 2
         while found in self._taken:
             found, number = f"{name}{number}", number + 1
@@ -51,16 +51,16 @@ class NewDeclarations:
         return found
 
     def rank(self, name: str) -> int:
-        """How many dimensions a variable has."""
+        """The number of dimensions of a variable."""
         return len(self._bound.vars[name].shape)
 
     def dims(self, name: str) -> Dims:
-        """The dimensions of a variable, as declared or as they are."""
+        """The dimensions of a variable as declared, else its extents."""
         variable = self._bound.vars[name]
         return variable.dims if variable.dims is not None else tuple(Num(int(extent)) for extent in variable.shape)
 
     def passing(self, name: str, beside: str, dtype: DType, dims: Dims) -> Access:
-        """A temporary for a value that is read before the next one is written: one for all of a name and shape."""
+        """A temporary for a value that is read before the next one is written, shared by equal names and shapes."""
         key = name, dims
         if key not in self._passing:
             self._passing[key] = self.temporary(name, beside, dtype, dims)
@@ -77,11 +77,11 @@ class NewDeclarations:
         return Access(found)
 
     def assigned_beside(self, name: str) -> list[Assign]:
-        """The temporaries that are assigned beside a variable."""
+        """Take the temporaries that are assigned beside a variable."""
         return self._temporaries.pop(name, [])
 
     def others(self) -> list[Assign]:
-        """Those beside variables that are not assigned themselves."""
+        """Take the temporaries beside variables that are not assigned themselves."""
         found = [one for some in self._temporaries.values() for one in some]
         self._temporaries.clear()
         return found
@@ -89,7 +89,7 @@ class NewDeclarations:
     def constant(
         self, name: str, beside: str | None, path: tuple[str, ...], values: Mapping[LoopPlace, Array], dims: Dims = ()
     ) -> Access:
-        """A new constant: a number in the text, a tensor of the model, or a table with an entry for each layer."""
+        """A new constant: a number in the text, a tensor of the model, or a table with an entry per layer."""
         found = self.fresh(name)
         arrays = {place: np.asarray(array) for place, array in values.items()}
         dtype = {"f": F32, "i": I8}[next(iter(arrays.values())).dtype.kind]
@@ -111,7 +111,7 @@ class NewDeclarations:
         return Access(found, tuple(Single(Ref(index)) for index in path), bracketed=bool(path))
 
     def weights(self, access: Access, axis: int, *, in_place: bool, is_read_as_numbers: bool) -> Access:
-        """Weights as codes: under their own name, where nothing needs the numbers, or under a new one."""
+        """Weights as codes: under their own name if nothing needs the numbers, otherwise under a new one."""
         decl = self._bound.source.vars[access.base]
         name = access.base
         if in_place and name in self.changed:
@@ -138,13 +138,13 @@ class NewDeclarations:
         return replace(access, base=found)
 
     def bias(self, access: Access, values: Mapping[str, Array]) -> Access:
-        """A bias in whole steps of the sums, under its own name; ``values`` are by tensor."""
+        """A bias in whole steps of the sums, under its own name; ``values`` are keyed by tensor."""
         self.changed[access.base] = replace(self._bound.source.vars[access.base], dtype=I32)
         self.tensors |= {entry: TensorSpec(array) for entry, array in values.items()}
         return access
 
     def variables(self, graph: Graph) -> list[VarDecl]:
-        """All declarations of the integer graph, new ones behind those they belong to."""
+        """All declarations of the integer graph, each new one after the variable it belongs to."""
         found: list[VarDecl] = []
         for name, decl in graph.vars.items():
             found += [self.changed.get(name, decl), *self._added.get(name, ())]

@@ -1,4 +1,4 @@
-"""How far an integer graph is from its float graph: layer by layer, and in its outputs."""
+"""Measures how far an integer graph is from its float graph: layer by layer, and in its outputs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,12 +21,12 @@ from openinfer.sim.executor import Executor
 from openinfer.sim.views import ExecutionPoint
 
 _Key = tuple[int, LoopPlace]
-"""A layer by its node, and a place in its loops."""
+"""The node of a layer, and a place in its loops."""
 
 
 @dataclass
 class SignalError:
-    """How far values are from those they stand for, summed up over portions."""
+    """How far values are from the exact ones, accumulated over batches."""
 
     signal: float = 0.0
     noise: float = 0.0
@@ -34,7 +34,7 @@ class SignalError:
     product: float = 0.0
 
     def add(self, exact: Array, found: Array) -> None:
-        """Compare a portion; what is not finite on either side is left out."""
+        """Compare a batch; elements that are not finite on either side are skipped."""
         one, two = (np.asarray(array, np.float64).reshape(-1) for array in (exact, found))
         both = np.isfinite(one) & np.isfinite(two)
         one, two = one[both], two[both]
@@ -44,7 +44,7 @@ class SignalError:
         self.noise += float(((one - two) ** 2).sum())
 
     def join(self, other: "SignalError") -> None:
-        """Take in what another has summed up."""
+        """Add the sums of another error."""
         self.signal += other.signal
         self.noise += other.noise
         self.other += other.other
@@ -52,7 +52,7 @@ class SignalError:
 
     @property
     def decibels(self) -> float:
-        """The ratio of signal and noise."""
+        """The signal-to-noise ratio."""
         if self.noise == 0:
             return inf
         return 10 * log10(self.signal / self.noise) if self.signal else -inf
@@ -67,9 +67,9 @@ class SignalError:
 
 @dataclass(frozen=True)
 class LayerError:
-    """What quantization does to a layer.
+    """The effect of quantization on a layer.
 
-    ``alone``: its operands and weights rounded, all before it exact. ``together``: as it is in the integer graph.
+    ``alone``: its operands and weights are rounded, everything before it exact. ``together``: as in the integer graph.
     """
 
     label: str
@@ -78,7 +78,7 @@ class LayerError:
     alone: SignalError
     together: SignalError
     smoothing: float = 0.0
-    """How much of the outliers of its operand its weights have taken over."""
+    """How much of the outliers of its operand its weights have absorbed."""
 
     def facts(self) -> dict[str, Any]:
         """The error as plain values."""
@@ -94,7 +94,7 @@ class LayerError:
 
 
 def finite(value: float) -> float | None:
-    """A number as JSON can say it: None is without an error."""
+    """A number that JSON can represent; None for infinity, which means no error."""
     return value if abs(value) != inf else None
 
 
@@ -107,7 +107,7 @@ class _Comparison:
     exact: dict[_Key, list[Array]] = field(default_factory=dict)
 
     def of_floats(self) -> Watcher:
-        """Watches the float graph: what layers give, and what they would give with rounded operands."""
+        """Watches the float graph: the results of layers, and what they would be with rounded operands."""
         layers, measured = self.found.analysis.layers, {}
         for one in self.found.rewritten.measured:
             measured[one.float_node] = one
@@ -150,7 +150,7 @@ class _Comparison:
         return result
 
     def of_integers(self) -> Watcher:
-        """Watches the integer graph: what its layers give, against what was exact in the same step."""
+        """Watches the integer graph: compares the results of its layers with the exact ones of the same step."""
         by_token = self.found.rewritten.written.by_token
         measured = {by_token[one.token]: one for one in self.found.rewritten.measured}
         turns: dict[_Key, int] = {}
@@ -178,7 +178,7 @@ def layer_errors(
     samples: Samples,
     advance: Advance,
 ) -> list[LayerError]:
-    """Run the float and the integer graph side by side and compare what their layers give."""
+    """Run the float and the integer graph side by side and compare the results of their layers."""
     comparison = _Comparison(candidates, found)
     for sample in samples:
         comparison.exact.clear()

@@ -1,4 +1,4 @@
-"""Running both graphs on samples: how far their outputs are apart, and how many predictions are right."""
+"""Runs both graphs on samples: how far apart their outputs are, and how many predictions are right."""
 
 from collections.abc import Mapping
 from os import PathLike, fspath
@@ -18,14 +18,14 @@ Labels = str | PathLike[str] | Array
 
 
 def bad_option(message: str, advice: str | None = None, place: str | None = None) -> ExecutionError:
-    """An option that does not fit the graph."""
+    """The error for an option that does not fit the graph."""
     return ExecutionError(
         Diagnostic(Code.BAD_QUANTIZE_OPTION, message, FileSpan(place) if place is not None else None, advice)
     )
 
 
 def loaded_labels(labels: Labels, samples: Samples) -> Array:
-    """Labels, one for each sample."""
+    """Labels, one per sample."""
     path = None if isinstance(labels, np.ndarray) else fspath(labels)
     if path is not None:
         try:
@@ -45,7 +45,7 @@ def loaded_labels(labels: Labels, samples: Samples) -> Array:
 
 
 def judged_output(bound: BoundGraph, name: str | None) -> str:
-    """The output whose predictions are counted: the one that is named, or the first."""
+    """The output whose predictions are counted: the named one, or the first."""
     names = bound.output_names
     if name is None:
         return names[0]
@@ -58,7 +58,7 @@ def judged_output(bound: BoundGraph, name: str | None) -> str:
 def compared(
     executors: tuple[Executor, Executor], samples: Samples, judged: str, labels: Array | None, advance: Advance
 ) -> tuple[list[OutputError], Accuracy | None]:
-    """The outputs of both graphs over all samples."""
+    """Compare the outputs of both graphs over all samples."""
     names = executors[0].bound.output_names
     deviations, least = {name: SignalError() for name in names}, dict.fromkeys(names, 1.0)
     equal, count = dict.fromkeys(names, 0), dict.fromkeys(names, 0)
@@ -92,5 +92,5 @@ def _outputs(executor: Executor, sample: Mapping[str, Array], names: list[str]) 
 
 
 def _prediction(output: Array) -> Array:
-    """The classes that scores are highest for, or the classes themselves."""
+    """The classes with the highest scores; integers are classes already."""
     return (output.argmax(axis=-1) if output.dtype.kind not in "iub" else output).reshape(-1)

@@ -1,4 +1,4 @@
-"""Sites that must have one scale: those that values move between as codes."""
+"""Groups sites that must share one scale, because values move between them as codes."""
 
 from collections.abc import Collection, Mapping
 from typing import Protocol
@@ -10,7 +10,7 @@ from openinfer.quantizing.sites import CodeDefinition, CodeGroup, CodeSite, Quan
 
 
 class GroupedNodes(Protocol):
-    """What groups need to know of nodes."""
+    """What grouping needs to know about nodes."""
 
     def op(self, node: int) -> BoundOp | None:
         """An op node with its parameters."""
@@ -19,7 +19,7 @@ class GroupedNodes(Protocol):
         """An op node as the source writes it."""
 
     def path(self, node: int) -> tuple[str, ...]:
-        """The indices of loops over layers around a node."""
+        """The indices of the layer loops around a node."""
 
 
 def grouped(
@@ -31,7 +31,7 @@ def grouped(
     *,
     is_symmetric: bool,
 ) -> tuple[CodeGroup, ...]:
-    """All sites in groups, in the order of their first nodes."""
+    """All sites in groups, ordered by their first nodes."""
     sites = {*operands.values(), *(CodeSite(node, Access(name)) for node, name in coded)}
     parent = {site: site for site in sites}
 
@@ -60,7 +60,7 @@ def _order(site: CodeSite) -> tuple[int, bool, str]:
 
 
 def _shared(nodes: GroupedNodes, sites: list[CodeSite]) -> tuple[str, ...]:
-    """The loops over layers that all sites are in."""
+    """The layer loops that contain all sites."""
     paths = [nodes.path(site.node) for site in sites]
     shared = paths[0]
     for path in paths[1:]:
@@ -75,11 +75,11 @@ def _centred(
     moved: Collection[int],
     operands: Mapping[tuple[int, int], CodeSite],
 ) -> list[CodeSite]:
-    """Sites whose zero must have the code zero.
+    """Sites whose zero must have the code 0.
 
-    Factors of a product without stored weights: there is no bias for what zero points add. Operands of transposed
-    convolutions, where that differs from place to place. Values with zeros around them in a loop over layers: the
-    number there is a parameter, which cannot differ from layer to layer.
+    Factors of a product without stored weights: there is no bias to absorb what zero points add. Operands of transposed
+    convolutions, where that differs from position to position. Values padded with zeros in a layer loop: the padding
+    value is a parameter, which cannot differ between layers.
     """
     found: list[CodeSite] = []
     for layer in layers.values():

@@ -1,4 +1,4 @@
-"""Which ops are computed on codes, and what each does with them: the one place that names ops."""
+"""Which ops are computed on codes, and how each treats them: the only module that names ops."""
 
 from collections.abc import Mapping
 from math import prod
@@ -9,15 +9,15 @@ from openinfer.ops import Call
 CONVOLUTIONS = ("conv1d", "conv2d", "conv3d")
 TRANSPOSED = ("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
 PRODUCTS = ("linear", "matmul", *CONVOLUTIONS, *TRANSPOSED)
-"""Sums of products: computed on codes of 8 bits, exact in i32."""
+"""Sums of products: computed on 8-bit codes, exact in i32."""
 TABLES = ("embedding", "gather")
-"""Rows of a stored table, which is stored in 8 bits."""
+"""Rows of a stored table, which is kept in 8 bits."""
 RESAMPLED = frozenset({"avg_pool", "global_avg_pool", "mean_axis"})
-"""Means, computed in f32 of codes where their result is wanted as codes: their operand is larger than the result."""
+"""Means, computed in f32 from codes if their result is wanted as codes: their operand is larger than the result."""
 LIGHT = frozenset({"add", "sub", "mul"}) | RESAMPLED
-"""Computed in f32 of codes, where the result is wanted as codes and an operand has codes anyway."""
+"""Computed in f32 from codes, if the result is wanted as codes and an operand has codes anyway."""
 JOINING = ("concat", "stack")
-"""All operands are of one scale."""
+"""All operands share one scale."""
 _MOVES = frozenset(
     {
         *("reshape", "flatten", "squeeze", "unsqueeze", "transpose", "flip", "roll", "space_to_depth"),
@@ -27,25 +27,25 @@ _MOVES = frozenset(
     }
 )
 SELECTING = frozenset({"slice", "split", "gather", "take_along", "gather_nd"})
-"""Of these, those that leave values out: what they give may need a smaller range than what they take."""
+"""The moves that drop values: their result may need a smaller range than their operand."""
 MOST_FACTORS = 1 << 15
-"""More products of 8-bit codes, with zero points and a bias of up to half of i32, could leave it."""
+"""Sums of more 8-bit products, with zero points and a bias of up to half of i32, could overflow i32."""
 
 
 def moves_values(op: str, params: Mapping[str, Any]) -> bool:
-    """Whether an op gives values of its operands only, so that it works on codes as it does on numbers."""
+    """Whether an op only moves values of its operands, so that it works on codes as it does on numbers."""
     if op == "pad" and params["mode"] == "constant":
         return not params["value"]
     return op in _MOVES
 
 
 def data_slots(op: str, count: int) -> range:
-    """The operands of such an op that are values; others are indices."""
+    """The operands of such an op that are values; the others are indices."""
     return range(count) if op in JOINING else range(1)
 
 
 def rectifies(op: str, params: Mapping[str, Any]) -> float | None:
-    """The upper limit of an op that replaces what is below zero by zero, or None where it is not one."""
+    """The upper limit of an op that clips negatives to zero, or None if it is a different op."""
     if op == "relu" and params["negative_slope"] == 0 and params["clamp_min"] in (None, 0.0):
         return float(params["clamp_max"])
     if op == "clamp" and params["min"] == 0:
@@ -54,27 +54,27 @@ def rectifies(op: str, params: Mapping[str, Any]) -> float | None:
 
 
 def weight_axis(op: str, params: Mapping[str, Any]) -> int:
-    """The axis of two-dimensional or larger weights along which the channels of the result lie."""
+    """The axis of weights, two-dimensional or larger, that holds the channels of the result."""
     return 1 if op in TRANSPOSED or (op == "matmul" and not params["transpose_b"]) else 0
 
 
 def result_axis(op: str, params: Mapping[str, Any], rank: int) -> int:
-    """The axis of the result along which its channels lie."""
+    """The channel axis of the result."""
     return 1 if op in (*CONVOLUTIONS, *TRANSPOSED) and params["layout"] == "NCHW" else rank - 1
 
 
 def repeats(op: str, params: Mapping[str, Any]) -> int:
-    """How often the channels of the weights occur in the result, one after the other."""
+    """How many times the channels of the weights occur in the result, one after the other."""
     return int(params["groups"]) if op in TRANSPOSED else 1
 
 
 def multiplies_rows(op: str, params: Mapping[str, Any]) -> bool:
-    """Whether an op multiplies the last axis of its first operand with a matrix."""
+    """Whether an op multiplies the last axis of its first operand by a matrix."""
     return op == "linear" or (op == "matmul" and not params["transpose_a"])
 
 
 def factors(op: str, call: Call) -> int:
-    """How many products a sum has."""
+    """The number of products in a sum."""
     if op == "matmul":
         shape = call.shape(0)
         return shape[-2] if call.params["transpose_a"] else shape[-1]
@@ -83,5 +83,5 @@ def factors(op: str, call: Call) -> int:
 
 
 def has_padding(op: str, params: Mapping[str, Any]) -> bool:
-    """Whether an op sees zeros around its operand."""
+    """Whether an op pads its operand with zeros."""
     return op in CONVOLUTIONS and any(params["pads"])

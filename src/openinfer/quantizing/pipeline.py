@@ -30,14 +30,14 @@ from openinfer.sim import Simulator, TraceLevel
 
 @dataclass(frozen=True)
 class IntegerGraph:
-    """An integer graph, the tensors of its model, and all that was decided on the way."""
+    """An integer graph, the tensors of its model, and all decisions behind it."""
 
     analysis: Analysis
     codes: Mapping[tuple[int, LoopPlace], Codes]
     stored: StoredWeights
     rewritten: Rewritten
     tensors: Mapping[str, Any]
-    """The tensors of the model by name, new ones and those that stay."""
+    """The tensors of the model by name, new and kept."""
 
     @property
     def graph(self) -> Graph:
@@ -47,7 +47,7 @@ class IntegerGraph:
 
 @dataclass(frozen=True)
 class QuantizeOptions:
-    """What the caller decides."""
+    """The caller's choices."""
 
     sizes: Mapping[str, int] = field(default_factory=dict)
     observer: Observer = field(default_factory=Observer)
@@ -59,7 +59,7 @@ class QuantizeOptions:
 def integer_graph(
     bound: BoundGraph, samples: Samples | None, options: QuantizeOptions, advance: Advance
 ) -> IntegerGraph:
-    """The integer graph of a float graph: decide, run the samples, choose scales, rewrite."""
+    """Quantize a float graph: decide, run the samples, choose scales, rewrite."""
     seen = _observed(bound, samples, options, advance)
     declarations = NewDeclarations(bound, seen.stored)
     constants = Constants(seen.codes, seen.calibration, declarations)
@@ -71,7 +71,7 @@ def integer_graph(
 
 @dataclass(frozen=True)
 class _Observed:
-    """The layers, what was seen of their values, and the codes chosen for values and weights."""
+    """The layers, what was observed of their values, and the codes chosen for values and weights."""
 
     analysis: Analysis
     calibration: Calibration
@@ -113,7 +113,7 @@ def _scaled(
     by_channel: Mapping[int, tuple[QuantLayer, ...]],
     observer: Observer,
 ) -> _Observed:
-    """Codes of all values and weights: as the observer chooses them, or smoothed."""
+    """Codes of all values and weights, as the observer chooses them or smoothed."""
     plain = codes_of(analysis, calibration, observer)
     symmetric = {group.number: group.is_symmetric for group in analysis.groups}
     codes, matrices = smoothed(by_channel, calibration, plain, StoredWeights(bound), symmetric)
@@ -121,7 +121,7 @@ def _scaled(
 
 
 def _large_biases(found: _Observed) -> Iterator[int]:
-    """Layers whose biases are too many steps of their sums."""
+    """Layers whose biases have too many steps of their sums."""
     analysis, codes, stored = found.analysis, found.codes, found.stored
     for layer in analysis.layers.values():
         if layer.bias is None or layer.weights is None or layer.is_in_floats:
@@ -138,7 +138,7 @@ def _large_biases(found: _Observed) -> Iterator[int]:
 
 
 def simulator_of(bound: BoundGraph, sizes: Mapping[str, int]) -> Simulator:
-    """A simulator of the model that a graph is bound to, which records nothing."""
+    """A simulator of the model that a graph is bound to; it records no trace."""
     return Simulator(bound.model, sizes=sizes).with_trace(TraceLevel.OFF)
 
 
@@ -149,7 +149,7 @@ def _nothing(analysis: Analysis) -> GraphError:
 
 
 def _tensors(graph: Graph, bound: BoundGraph, declarations: NewDeclarations) -> dict[str, Any]:
-    """What the model of an integer graph holds: new tensors, and those of the float model that it still names."""
+    """The tensors of an integer graph's model: new ones, and those of the float model that it still names."""
     model = bound.model
     assert model is not None
     named: set[str] = set()
@@ -168,7 +168,7 @@ def _tensors(graph: Graph, bound: BoundGraph, declarations: NewDeclarations) -> 
 
 
 def tensor_of(model: ModelLoader, name: str) -> Any:
-    """A tensor of a model as one that can be written again."""
+    """A tensor of a model in a form that can be written again."""
     from openinfer.oinf.authoring import TensorSpec, UninitializedTensor
 
     info = model.tensors[name]
@@ -179,5 +179,5 @@ def tensor_of(model: ModelLoader, name: str) -> Any:
 
 
 def bound_graph(graph: Graph, model: ModelLoader, sizes: Mapping[str, int]) -> BoundGraph:
-    """A graph that fits its model."""
+    """Bind a graph to its model."""
     return bind(graph, model, sizes)

@@ -1,4 +1,4 @@
-"""Layers as integer arithmetic: sums of products of codes in i32, with biases and zero points in one i32 vector."""
+"""Layers as integer arithmetic: i32 sums of products of codes, with biases and zero points in one i32 vector."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ from openinfer.quantizing.stored import StoredCodes, StoredWeights
 from openinfer.quantizing.writing import Attrs, NodeWriter
 
 MOST_BIAS = 1 << 30
-"""The most steps of a sum that a bias may have."""
+"""The most steps of its sum that a bias may have."""
 
 
 @dataclass(frozen=True)
@@ -34,17 +34,17 @@ class Sums:
     name: str
     """The variable of its result."""
     real: Access
-    """Where they are: as i32, then as f32."""
+    """Where the sums are: first as i32, then as f32."""
     units: Mapping[LoopPlace, npt.NDArray[np.float32]]
-    """What one step of the sums is worth, for each channel or for all."""
+    """The value of one step of the sums, for each channel or for all."""
     channels: Dims
     axis: int
     is_scaled: bool = False
-    """Whether ``real`` holds numbers already, and not sums."""
+    """Whether ``real`` holds numbers already instead of sums."""
 
     @property
     def has_channels(self) -> bool:
-        """Whether each channel has a scale."""
+        """Whether each channel has its own scale."""
         return bool(self.channels)
 
 
@@ -58,7 +58,7 @@ class CodeNames:
         self._of_names: dict[str, Access] = {}
 
     def of(self, site: CodeSite, dims: Dims | None = None) -> Access:
-        """The variable of a site's codes."""
+        """The variable for the codes of a site."""
         name = site.access.base
         if site.is_read:
             if site not in self._of_sites:
@@ -76,7 +76,7 @@ class CodeNames:
 
 
 class Products:
-    """Writes the arithmetic of layers."""
+    """Writes the integer arithmetic of layers."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class Products:
         groups: list[CodeGroup],
         constraints: Constraints,
     ) -> Sums:
-        """Write the product itself; its sums are exact."""
+        """Write the product; its sums are exact."""
         name = self._candidates.kind(layer.node).outputs[0].base
         assert own.call is not None
         attrs: Attrs = tuple(one for one in self._candidates.kind(layer.node).attrs if one[0] != "acc")
@@ -166,7 +166,7 @@ class Products:
     def _offset(
         self, layer: QuantLayer, group: CodeGroup, units: Mapping[LoopPlace, Array], name: str
     ) -> Access | None:
-        """The bias in steps of the sums, less what the zero point of the operand adds to them."""
+        """The bias in steps of the sums, minus what the zero point of the operand adds to them."""
         found: dict[LoopPlace, Array] = {}
         entries: dict[str, Array] = {}
         for place, unit in units.items():
@@ -185,7 +185,7 @@ class Products:
         return self._declarations.constant(f"{name}_offset", beside, layer.path, found, self._channels(layer))
 
     def _padded(self, layer: QuantLayer, own: BoundOp, codes: Access, group: CodeGroup) -> Access:
-        """Codes with zero points around them, where the convolution would see zeros."""
+        """Codes padded with the zero point, where the convolution would pad with zeros."""
         assert own.call is not None
         source = layer.sites[0].access.base
         dims = self._declarations.dims(source)
@@ -202,7 +202,7 @@ class Products:
         return result
 
     def real(self, sums: Sums, *, is_scaled: bool) -> Sums:
-        """Sums as f32, still to be scaled; or what they are worth."""
+        """Sums as f32: still to be scaled, or with ``is_scaled`` as the numbers that they stand for."""
         beside = sums.name
         real = self._declarations.passing(f"{sums.name}_real", beside, F32, self._declarations.dims(sums.name))
         if is_scaled:
@@ -212,13 +212,13 @@ class Products:
         return replace(sums, real=real, is_scaled=is_scaled)
 
     def numbers(self, sums: Sums, result: Access) -> int:
-        """What sums are worth, as f32."""
+        """Write the numbers that sums stand for, as f32."""
         unit = self._constant(f"{sums.name}_unit", sums, sums.units)
         attrs: Attrs = (("axis", IntValue(sums.axis)),) if sums.axis and sums.has_channels else ()
         return self._writer.op("dequantize", [sums.real, unit], result, attrs)
 
     def steps(self, sums: Sums, group: CodeGroup, name: str) -> Access:
-        """How many steps of the sums one step of a result's codes is worth."""
+        """One step of a result's codes, in steps of the sums."""
         found = {
             place: (np.float32(self._constants.at(group, place).scale) / unit).astype(np.float32)
             for place, unit in sums.units.items()

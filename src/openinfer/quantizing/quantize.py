@@ -1,4 +1,4 @@
-"""``quantize``: a float graph and its model become an integer graph and its model, in files."""
+"""``quantize``: turns a float graph and its model into an integer graph and its model, in files."""
 
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -31,12 +31,12 @@ from openinfer.quantizing.writing import WrittenGraph
 from openinfer.sim import Executor
 
 _REPORTED_SAMPLES = 32
-"""Layers are compared on the first samples only: each costs a step of both graphs, node by node."""
+"""Layers are compared on the first samples only: each one costs a step of both graphs, node by node."""
 GraphPath = str | os.PathLike[str]
 
 
 ShowsProgress = Callable[[str, int], AbstractContextManager[Advance]]
-"""Begins a stage of so many samples, and makes a function that is told of each that is done."""
+"""Opens a stage with a number of samples, and yields a function to call for each one that is done."""
 
 
 def _silent(_what: str, _total: int) -> AbstractContextManager[Advance]:
@@ -62,15 +62,15 @@ def quantize(  # noqa: PLR0913  (as many as the command has)
     evaluate: SampleSource | None = None,
     progress: ShowsProgress = _silent,
 ) -> QuantizeReport:
-    """Turn a float graph into one of 8-bit integers, in the files ``NAME.oig`` and ``NAME.oinf`` of a folder.
+    """Quantize a float graph to 8-bit integers: write ``NAME.oig`` and ``NAME.oinf`` into a folder.
 
-    ``samples`` are inputs to calibrate with: an ``.npz`` file or arrays by the names of inputs, samples along the
+    ``samples`` are inputs to calibrate with: an ``.npz`` file or arrays by the names of inputs, with samples along the
     first axis; a graph with persistent variables takes them as its steps, in order. ``observer`` is ``"minmax"``,
-    ``"mse"``, ``"percentile"`` or ``"percentile:99.9"``. Layers that a pattern of ``keep`` matches by their result,
-    weights, scope or block stay in floats. ``smooth`` lets outliers move into weights. Where an output has less than
-    ``least_cosine`` for a sample, the layers that lose most stay in floats, one after the other, until it has.
-    With ``labels`` the report counts predictions of the output ``judge``, on ``evaluate`` or else on the samples.
-    ``weights_only`` needs no samples: arithmetic stays in floats.
+    ``"mse"``, ``"percentile"`` or ``"percentile:99.9"``. Layers that a pattern in ``keep`` matches by their result,
+    weights, scope or block stay in floats. ``smooth`` lets outliers move into weights. If the cosine of an output is
+    below ``least_cosine`` for a sample, the layers that lose most stay in floats, one after the other, until it is not.
+    With ``labels`` the report counts correct predictions of the output ``judge``, on ``evaluate`` or else on the
+    samples. ``weights_only`` needs no samples: arithmetic stays in floats.
     """
     chosen = AnalysisOptions(tuple(keep), is_symmetric=symmetric, weights_only=weights_only)
     options = QuantizeOptions(dict(sizes or {}), parsed_observer(observer), smooth, chosen)
@@ -92,7 +92,7 @@ def quantize(  # noqa: PLR0913  (as many as the command has)
 
 @dataclass(frozen=True)
 class _FloatGraph:
-    """The graph as it was given, and the same without recurrent cells, of which the integer graph is made."""
+    """The graph as given, and the same with recurrent cells expanded, from which the integer graph is made."""
 
     original: BoundGraph
     bound: BoundGraph
@@ -101,7 +101,7 @@ class _FloatGraph:
 
 @dataclass(frozen=True)
 class _Judged:
-    """What outputs are compared on, and the right answers where they are known."""
+    """What outputs are compared on, and the right answers if they are known."""
 
     samples: Samples | None
     output: str
@@ -110,7 +110,7 @@ class _Judged:
 
 @dataclass(frozen=True)
 class _Job:
-    """What to write where."""
+    """What to write, and where."""
 
     path: str
     folder: str
@@ -120,7 +120,7 @@ class _Job:
     least_cosine: float
 
     def run(self, model: ModelLoader, floats: _FloatGraph, given: Samples | None, judged: _Judged) -> QuantizeReport:
-        """Quantize; while the outputs are too far off, again without the layer that loses most."""
+        """Quantize; while the outputs are too far off, repeat without the layer that loses most."""
         job, report = self, self._attempt(model, floats, given, judged)
         while report.least_cosine < self.least_cosine:
             worst = report.worst_layer()
@@ -137,7 +137,7 @@ class _Job:
     def _attempt(
         self, model: ModelLoader, floats: _FloatGraph, given: Samples | None, judged: _Judged
     ) -> QuantizeReport:
-        """Write both files beside each other, compare, and only then give them their names."""
+        """Write both files under temporary names, compare, and publish them only then."""
         count = given.count if given else 0
         with self.progress("calibrating", count) as advance:
             found = integer_graph(floats.bound, given, self.options, advance)
@@ -176,7 +176,7 @@ def _samples(bound: BoundGraph, samples: SampleSource | None, *, weights_only: b
 
 
 def _comments(path: str, floats: _FloatGraph, found: IntegerGraph) -> Comments:
-    """The comments of the source, where the graph has one."""
+    """The comments of the source, if the graph has text source."""
     if is_json(path):
         return Comments()
     comments = comments_of(read_source(path), floats.original.source)
@@ -184,7 +184,7 @@ def _comments(path: str, floats: _FloatGraph, found: IntegerGraph) -> Comments:
 
 
 def _sound(found: IntegerGraph, model: ModelLoader, options: QuantizeOptions, path: str) -> BoundGraph:
-    """The integer graph with its model; that they do not fit is a mistake of ours, found before anything is written."""
+    """Bind the integer graph to its model; a mismatch is our own bug, caught before anything is written."""
     try:
         return bind(found.graph, model, options.sizes)
     except GraphError as error:
@@ -194,7 +194,7 @@ def _sound(found: IntegerGraph, model: ModelLoader, options: QuantizeOptions, pa
 
 
 def _bytes(model: ModelLoader, bound: BoundGraph) -> int:
-    """How many bytes of weights a graph takes from its model."""
+    """The bytes of weights that a graph takes from its model."""
     stored = StoredWeights(bound)
     named = {entry for name in bound.source.vars for entry in stored.entries(name)}
     return sum(info.nbytes for name, info in model.tensors.items() if name in named)
@@ -217,7 +217,7 @@ class _Comparing:
         return one, other
 
     def layers(self, samples: Samples | None) -> list[LayerError]:
-        """The errors of layers, on the first samples; without samples none are known."""
+        """The errors of layers on the first samples; none without samples."""
         if samples is None:
             return []
         first = samples.first(_REPORTED_SAMPLES)
@@ -226,7 +226,7 @@ class _Comparing:
             return layer_errors(candidates, self.found, self._executors(self.floats.bound), first, advance)
 
     def outputs(self, judged: _Judged) -> tuple[list[OutputError], Accuracy | None]:
-        """The errors of outputs, and how many predictions are right."""
+        """The errors of outputs, and the number of correct predictions."""
         if judged.samples is None:
             return [], None
         executors = self._executors(self.floats.original)
@@ -241,7 +241,7 @@ def _wanted_cosine(given: float | None) -> float:
 
 
 def parsed_observer(text: str) -> Observer:
-    """An observer by its name; a percentile may follow.
+    """Parse the name of an observer, which a percentile may follow.
 
     >>> parsed_observer("percentile:99.9")
     Observer(kind=<ObserverKind.PERCENTILE: 'percentile'>, percentile=99.9)
@@ -260,7 +260,7 @@ def parsed_observer(text: str) -> Observer:
 
 
 def _require_matches(original: BoundGraph, bound: BoundGraph, options: AnalysisOptions) -> None:
-    """Refuse a pattern that neither a layer nor a cell matches: it is misspelt."""
+    """Reject patterns that match neither a layer nor a cell: they are misspelt."""
     for pattern in options.keep:
         alone = Candidates(bound, AnalysisOptions((pattern,)))
         names = [layer.label for layer in alone.layers()]

@@ -15,19 +15,19 @@ SMALLEST_SCALE = 1e-12
 
 
 class ObserverKind(StrEnum):
-    """How the range of a value is chosen of all that was seen."""
+    """How the range of a value is chosen from all that was seen."""
 
     MINMAX = "minmax"
-    """From the smallest to the largest."""
+    """From the minimum to the maximum."""
     PERCENTILE = "percentile"
-    """Without the outermost of them."""
+    """Without the outermost values."""
     MSE = "mse"
-    """So that the mean square error of rounding and cutting off is the least."""
+    """The range with the least mean square error of rounding and clipping."""
 
 
 @dataclass(frozen=True)
 class Observer:
-    """A way to choose ranges. ``percentile`` is how much of what was seen is inside, in per cent."""
+    """A way to choose ranges. ``percentile`` is the share of values inside the range, in per cent."""
 
     kind: ObserverKind = ObserverKind.MSE
     percentile: float = 99.99
@@ -35,16 +35,16 @@ class Observer:
 
 @dataclass(frozen=True)
 class Smoothing:
-    """Factors of the scale, one for each channel of the last axis; the weights of each channel are multiplied by it."""
+    """Factors of the scale, one per channel of the last axis; the weights of a channel are multiplied by its factor."""
 
     strength: float
-    """How much of the outliers moves into the weights: all of it with 1."""
+    """How much of the outliers moves into the weights; 1 moves all of it."""
     factors: npt.NDArray[np.float32] = field(compare=False)
 
 
 @dataclass(frozen=True)
 class Codes:
-    """How codes of i8 stand for numbers: ``real = (code - zero) * scale``, times the factor of its channel if smoothed.
+    """How i8 codes represent numbers: ``real = (code - zero) * scale``, times the factor of the channel if smoothed.
 
     >>> Codes(0.5, -10).of(np.float32([0, 1, 1000]))
     array([-10,  -8, 127], dtype=int8)
@@ -56,26 +56,26 @@ class Codes:
 
     @property
     def steps(self) -> npt.NDArray[np.float32]:
-        """What one code is worth: one number, or one for each channel."""
+        """The value of one code: one number, or one per channel."""
         scale = np.asarray(self.scale, np.float32)
         return scale if self.smoothing is None else np.asarray(scale * self.smoothing.factors, np.float32)
 
     def of(self, values: Array) -> Array:
-        """Numbers as codes, as the op ``quantize`` makes them."""
+        """Quantize numbers, exactly as the op ``quantize`` does."""
         steps = np.rint(values / self.steps) + self.zero
         return np.asarray(np.clip(np.nan_to_num(steps), LOW, HIGH), np.int8)
 
     def real(self, codes: Array) -> npt.NDArray[np.float32]:
-        """Codes as numbers."""
+        """Dequantize codes."""
         return (codes.astype(np.float32) - np.float32(self.zero)) * self.steps
 
     def rounded(self, values: Array) -> npt.NDArray[np.float32]:
-        """What is left of numbers that have been codes."""
+        """Quantize and dequantize numbers."""
         return self.real(self.of(values))
 
 
 class Spread:
-    """A histogram of numbers that come in portions. Its limit doubles when a number is outside."""
+    """A histogram of numbers, filled batch by batch. Its limit doubles when a number is outside."""
 
     def __init__(self) -> None:
         self.low, self.high = 0.0, 0.0
@@ -84,7 +84,7 @@ class Spread:
         self._bins: npt.NDArray[np.int64] = np.zeros(_BINS, np.int64)
 
     def add(self, values: Array) -> None:
-        """Count numbers; those that are not finite are left out."""
+        """Count numbers; those that are not finite are skipped."""
         flat = values.reshape(-1)
         finite = flat[np.isfinite(flat)]
         if finite.size == 0:
@@ -109,7 +109,7 @@ class Spread:
             self._bins[_BINS // 4 : 3 * _BINS // 4] = pairs
 
     def merged(self, other: "Spread") -> "Spread":
-        """Both together."""
+        """The union of two histograms."""
         found = Spread()
         found.low, found.high = min(self.low, other.low), max(self.high, other.high)
         found.count = self.count + other.count
@@ -123,12 +123,12 @@ class Spread:
         return found
 
     def middles(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
-        """The middle of each bin, and how many numbers are in it."""
+        """The middle of each bin, and the count of numbers in it."""
         places: npt.NDArray[np.float64] = np.arange(_BINS, dtype=np.float64) + 0.5
         return np.asarray((places * (2 / _BINS) - 1) * self._limit, np.float64), self._bins
 
     def within(self, percent: float) -> tuple[float, float]:
-        """The range without the outermost numbers, as many on both sides together as ``percent`` leaves."""
+        """The range that holds ``percent`` of the numbers, with equally many cut off on both sides."""
         middles, counts = self.middles()
         outside = (100 - percent) / 200 * counts.sum()
         running = np.cumsum(counts)
@@ -139,7 +139,7 @@ class Spread:
 
 
 def chosen(spread: Spread, observer: Observer, *, symmetric: bool) -> Codes:
-    """Scale and zero point for values that are spread like this. Zero is always exact."""
+    """Scale and zero point for values with this spread. Zero is always exact."""
     low, high = spread.low, spread.high
     if observer.kind is ObserverKind.PERCENTILE and spread.count:
         low, high = spread.within(observer.percentile)
@@ -149,7 +149,7 @@ def chosen(spread: Spread, observer: Observer, *, symmetric: bool) -> Codes:
 
 
 def codes_for(low: float, high: float, *, symmetric: bool) -> Codes:
-    """Codes that reach over a range.
+    """Codes that cover a range.
 
     >>> both = codes_for(0.0, 255.0, symmetric=False), codes_for(-1.0, 127.0, symmetric=True)
     >>> [(codes.scale, codes.zero) for codes in both]
@@ -182,7 +182,7 @@ def _least_error(spread: Spread, *, symmetric: bool) -> tuple[float, float]:
 
 
 def weight_scales(weights: Array, axis: int) -> npt.NDArray[np.float32]:
-    """A scale for each channel of weights. Channels of next to nothing share one that keeps biases in range."""
+    """One scale per channel of weights. Channels close to zero share a minimum that keeps biases in range."""
     axes = tuple(one for one in range(weights.ndim) if one != axis)
     largest = np.abs(weights.astype(np.float64)).max(axis=axes, initial=0) / HIGH
     floor = (float(largest.max(initial=0)) or 1.0) / 1024
@@ -190,7 +190,7 @@ def weight_scales(weights: Array, axis: int) -> npt.NDArray[np.float32]:
 
 
 def weight_codes(weights: Array, scales: Array, axis: int) -> npt.NDArray[np.int8]:
-    """Weights as codes, with a scale for each channel."""
+    """Quantize weights with one scale per channel."""
     shape = [1] * weights.ndim
     shape[axis] = -1
     return np.clip(np.rint(weights / scales.reshape(shape)), -HIGH, HIGH).astype(np.int8)

@@ -1,4 +1,4 @@
-"""What a person reads after a graph has been quantized, and a program as JSON."""
+"""The report on a quantized graph: text for people, JSON for programs."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,19 +10,19 @@ from openinfer.quantizing.errors_of import LayerError, SignalError, finite
 from openinfer.quantizing.sites import FloatLayer
 
 POOR_DECIBELS = 20.0
-"""A layer below this loses a tenth of its signal by its own rounding: better left in floats."""
+"""Below this a layer loses a tenth of its signal to its own rounding: better left in floats."""
 
 
 @dataclass(frozen=True)
 class OutputError:
-    """How far an output is from that of the float graph; integers are counted."""
+    """How far an output is from that of the float graph; for integers, how many elements are equal."""
 
     name: str
     deviation: SignalError | None
     equal: int = 0
     count: int = 0
     least: float = 1.0
-    """The cosine of the sample that is farthest off."""
+    """The cosine of the worst sample."""
 
     def facts(self) -> dict[str, Any]:
         """The error as plain values."""
@@ -40,7 +40,7 @@ class OutputError:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """How many predictions are right, before and after."""
+    """The number of correct predictions, before and after."""
 
     output: str
     before: int
@@ -54,7 +54,7 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class QuantizeReport:
-    """Everything that is known of a quantized graph."""
+    """Everything known about a quantized graph."""
 
     graph: str
     model: str
@@ -68,7 +68,7 @@ class QuantizeReport:
 
     @property
     def least_cosine(self) -> float:
-        """The least cosine of an output for a sample."""
+        """The lowest cosine of an output for a sample."""
         return min((one.least for one in self.outputs if one.deviation is not None), default=1.0)
 
     def worst_layer(self) -> LayerError | None:
@@ -77,7 +77,7 @@ class QuantizeReport:
 
     @property
     def keep(self) -> list[str]:
-        """Layers that are better left in floats, the worst first."""
+        """Layers that are better left in floats, worst first."""
         poor = sorted((one for one in self.layers if one.alone.decibels < POOR_DECIBELS), key=_own_decibels)
         return list(dict.fromkeys(one.label.partition("[")[0] for one in poor))
 

@@ -1,4 +1,4 @@
-"""A float graph as an integer graph: the same blocks, loops and scopes, with codes where the analysis wants them."""
+"""Rewrites a float graph as an integer graph: same blocks, loops and scopes, codes where the analysis wants them."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -19,13 +19,13 @@ from openinfer.quantizing.writing import Attrs, NodeWriter, WrittenGraph
 
 
 def _is_empty(variable: BoundVar) -> bool:
-    """Whether a declared variable begins as zeros and is forgotten after a step."""
+    """Whether a declared variable starts as zeros and is forgotten after each step."""
     return variable.kind is MemoryKind.VOLATILE and variable.origin == FromInit(None)
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Where the result of a layer is seen: in the float graph, and in the integer graph, as numbers or as codes."""
+    """Where the result of a layer can be read: in the float graph, and in the integer graph as numbers or codes."""
 
     layer: QuantLayer
     float_node: int
@@ -37,7 +37,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Rewritten:
-    """The integer graph, and where its layers are seen."""
+    """The integer graph, and where the results of its layers can be read."""
 
     written: WrittenGraph
     measured: tuple[Measured, ...]
@@ -46,7 +46,7 @@ class Rewritten:
 def rewritten(
     candidates: Candidates, analysis: Analysis, constants: Constants, declarations: NewDeclarations, sharing: Sharing
 ) -> Rewritten:
-    """The integer graph of a float graph."""
+    """Rewrite a float graph as an integer graph."""
     return _Rewriting(candidates, analysis, constants, declarations, sharing).graph()
 
 
@@ -83,7 +83,7 @@ class _Rewriting:
         return Rewritten(self.writer.finished(source, blocks, self.declarations), tuple(self.measured))
 
     def _coded_variables(self) -> frozenset[str]:
-        """Variables that hold codes all the time, and so keep their names."""
+        """Variables that only ever hold codes, and so keep their names."""
         flow, found = self.candidates.flow, {name for _, name in self.analysis.only_coded}
         for node, place in flow.places.items():
             kind = place.node.kind
@@ -98,7 +98,7 @@ class _Rewriting:
         return frozenset(name for name in found if variables[name].is_temporary or _is_empty(variables[name]))
 
     def _gives_codes(self, node: int, name: str) -> bool:
-        """Whether a node writes codes to a variable, or nothing, since its sums go elsewhere."""
+        """Whether a node writes codes to a variable, or nothing because its sums go elsewhere."""
         if node in self.analysis.folded.values():
             return True
         converts = node in self.analysis.layers or node in self.analysis.moved or node in self.analysis.folded
@@ -150,7 +150,7 @@ class _Rewriting:
     # --- nodes ----------------------------------------------------------------------------------------------------
 
     def _quantize(self, site: CodeSite, access: Access) -> int:
-        """Codes of a value, right where it is known."""
+        """Quantize a value right where it is known."""
         group = self.analysis.group_of[site]
         scale, zero = self.constants.scale(group), self.constants.zero(group)
         codes = self.names.of(site, self._dims(site))
@@ -160,7 +160,7 @@ class _Rewriting:
         return self.writer.op("quantize", [access, scale, *zero], codes, attrs)
 
     def _dims(self, site: CodeSite) -> tuple[Num, ...] | None:
-        """The dimensions of a slice, whose variable has others."""
+        """The dimensions of a slice, which are not those of its variable."""
         if not site.access.bracketed:
             return None
         own = self.candidates.op(site.node)
@@ -182,7 +182,7 @@ class _Rewriting:
         self._after(node.index, kind)
 
     def _product(self, node: Node, own: BoundOp, layer: QuantLayer) -> None:
-        """A layer in integers, and of its sums what is read: numbers, codes, or what a rectifier takes."""
+        """A layer in integers. Its sums become whatever is read: numbers, codes, or the operand of a rectifier."""
         index, result = node.index, self.candidates.kind(node.index).outputs[0]
         operands = [self._codes(index, slot) for slot in range(len(layer.sites))]
         groups = [self.analysis.group_of[site] for site in layer.sites]
@@ -200,7 +200,7 @@ class _Rewriting:
             self._after(index, self.candidates.kind(index))
 
     def _rounded(self, sums: Sums, site: CodeSite) -> int:
-        """The codes of a layer's result, from its sums."""
+        """Round the sums of a layer to the codes of its result."""
         group = self.analysis.group_of[site]
         attrs: Attrs = (("to", DTypeValue(I8)),)
         if sums.is_scaled:
@@ -211,7 +211,7 @@ class _Rewriting:
         return self.writer.op("quantize", [sums.real, scale, *self.constants.zero(group)], self.names.of(site), attrs)
 
     def _is_exact(self, rectifier: int) -> bool:
-        """Whether the limit of a rectifier is where the codes end anyway, or there is none."""
+        """Whether a rectifier has no limit within the range of the codes."""
         own = self.candidates.op(rectifier)
         assert own is not None
         assert own.call is not None
@@ -222,7 +222,7 @@ class _Rewriting:
         return all(codes.scale * (127 - codes.zero) <= limit * (1 + 1e-6) for codes in self.constants.codes_in(group))
 
     def _rectify(self, node: Node, kind: Op) -> None:
-        """Cut off what is negative: the lowest code does that, where it stands for zero."""
+        """Clip negatives: the lowest code does that by itself if it stands for zero."""
         sums, result = self.sums[node.index], kind.outputs[0].base
         site = CodeSite(node.index, Access(result))
         group = self.analysis.group_of[site]
@@ -249,11 +249,11 @@ class _Rewriting:
         self.writer.write(Op(kind.op, inputs, attrs, outputs), node.constraints)
 
     def _number(self, node: Node, kind: Op, own: BoundOp) -> None:
-        """A node that computes in floats: of codes, where these are at hand, and with codes of its result."""
+        """A node that computes in floats: operands are dequantized and its result quantized where needed."""
         for name in dict.fromkeys(name for user, name in self.analysis.decoded if user == node.index):
             slot = next(at for at, one in enumerate(own.operands) if one == Access(name))
             if (self.analysis.operands[node.index, slot].node, name) not in self.analysis.only_coded:
-                continue  # the numbers themselves are at hand
+                continue  # the numbers themselves exist
             group = self.analysis.group_of[self.analysis.operands[node.index, slot]]
             scale, zero = self.constants.scale(group), self.constants.zero(group)
             self.writer.op("dequantize", [self._codes(node.index, slot), scale, *zero], Access(name))
@@ -261,7 +261,7 @@ class _Rewriting:
         self._after(node.index, kind)
 
     def _after(self, node: int, kind: Op) -> None:
-        """Codes of what a node has written as numbers."""
+        """Quantize what a node has written as numbers."""
         for access in kind.outputs:
             if (node, access.base) in self.analysis.coded:
                 self._quantize(CodeSite(node, Access(access.base)), access)

@@ -1,4 +1,4 @@
-"""Calibration inputs: arrays by the names of a graph's inputs, with an axis of samples in front."""
+"""Calibration inputs: arrays by the names of a graph's inputs, with samples along the first axis."""
 
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ SampleSource = str | PathLike[str] | Mapping[str, Array]
 
 @dataclass(frozen=True)
 class Samples:
-    """What to insert before each step. An input is one array with a sample axis, or a list of arrays."""
+    """What to insert before each step. An input is one array with a sample axis or a list of arrays."""
 
     arrays: Mapping[str, tuple[Array, ...] | Array]
     count: int
@@ -27,17 +27,17 @@ class Samples:
         return ({name: given[at] for name, given in self.arrays.items()} for at in range(self.count))
 
     def first(self, count: int) -> "Samples":
-        """The first samples, or all where there are not so many."""
+        """The first ``count`` samples, or all if there are fewer."""
         return Samples(self.arrays, min(count, self.count))
 
 
 def bad_samples(message: str, place: str | None = None, advice: str | None = None) -> ExecutionError:
-    """Calibration inputs that do not fit the graph."""
+    """The error for calibration inputs that do not fit the graph."""
     return ExecutionError(Diagnostic(Code.BAD_CALIBRATION, message, FileSpan(place) if place else None, advice))
 
 
 def samples_for(bound: BoundGraph, source: SampleSource) -> Samples:
-    """The samples of a file or of arrays in memory, one for each input of a graph, as many of one as of the other."""
+    """The samples in a file or in memory, for every input of a graph; all inputs have the same number of samples."""
     path = None if isinstance(source, Mapping) else fspath(source)
     given = dict(source) if isinstance(source, Mapping) else _loaded(str(path))
     wanted = {name: one for name, one in bound.vars.items() if one.kind is MemoryKind.DYNAMIC}
@@ -71,7 +71,7 @@ def _loaded(path: str) -> dict[str, Array]:
 
 
 def _number(key: str, name: str) -> int | None:
-    """The number of a sample that is an array of its own: ``x.3``."""
+    """The number of a sample that has an array of its own: ``x.3``."""
     head, _, tail = key.rpartition(".")
     return int(tail) if head == name and tail.isdecimal() else None
 

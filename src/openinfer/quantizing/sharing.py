@@ -1,4 +1,4 @@
-"""Who else uses the weights and biases of a layer: those that nothing else needs become codes under their own names."""
+"""Finds who else uses the weights and biases of a layer: those used nowhere else become codes in place."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ class Sharing:
         self._aliased = {name for names in linked.values() if len(names) > 1 for name in names}
 
     def is_weights_only(self, layer: QuantLayer) -> bool:
-        """Whether all that read the weights of a layer are layers that take them as codes in the same way."""
+        """Whether all readers of a layer's weights are layers that take them as codes along the same axis."""
         assert layer.weights is not None
         name = layer.weights.base
         others = [self._layers.get(node) for node in self._users[name]]
@@ -45,13 +45,13 @@ class Sharing:
         )
 
     def is_read_as_numbers(self, layer: QuantLayer) -> bool:
-        """Whether something computes in floats with the weights of a layer: a table, or all layers."""
+        """Whether floats are computed with a layer's weights: a table lookup, or every layer in weights-only mode."""
         assert layer.weights is not None
         users = (self._layers.get(node) for node in self._users[layer.weights.base])
         return self._weights_only or any(user is not None and user.is_in_floats for user in users)
 
     def is_own(self, layer: QuantLayer, stored: Access) -> bool:
-        """Whether a weight or bias of a layer is its alone, with an entry for each layer of a loop."""
+        """Whether a weight or bias is read by its layer alone, with an entry for each iteration of the layer loops."""
         indices = tuple(Single(Ref(index)) for index in layer.path)
         is_read_once = self._users[stored.base] == [layer.node]
         return stored.base not in self._aliased and is_read_once and stored.indices == indices

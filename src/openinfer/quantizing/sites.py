@@ -1,4 +1,4 @@
-"""What an analysis of a graph hands on: layers, sites whose values get codes, and the groups of sites of one scale."""
+"""The result of an analysis: layers, sites whose values get codes, and groups of sites that share a scale."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ CodeDefinition = tuple[int, str]
 
 @dataclass(frozen=True)
 class CodeSite:
-    """A value that gets codes: what a node has written to a variable, or what it is about to read."""
+    """A value that gets codes: one that a node writes to a variable, or one that it is about to read."""
 
     node: int
     access: Access
@@ -21,28 +21,28 @@ class CodeSite:
 
 @dataclass(frozen=True)
 class QuantLayer:
-    """A node with stored weights, or a product of two values, that is computed in integers."""
+    """A node with stored weights, or a product of two computed values, that becomes integer arithmetic."""
 
     node: int
     op: str
     label: str
     sites: tuple[CodeSite, ...]
-    """The operands that get codes: one, or both factors of a product; none for rows of a table."""
+    """The operands that get codes: one, or both factors of a product; none for table lookups."""
     path: tuple[str, ...]
-    """The indices of the loops over layers around it, outermost first."""
+    """The indices of the layer loops around it, outermost first."""
     weights: Access | None = None
     axis: int = 0
-    """The axis of the weights along which channels lie, each with a scale."""
+    """The channel axis of the weights; each channel has a scale."""
     bias: Access | None = None
 
     @property
     def is_in_floats(self) -> bool:
-        """Whether only the weights are codes: rows of a table, or arithmetic that stays in floats."""
+        """Whether only the weights are codes: table lookups, and arithmetic that stays in floats."""
         return not self.sites
 
     @property
     def weight_slot(self) -> int:
-        """Which of its operands the weights are."""
+        """The position of the weights among the operands."""
         return 0 if self.op in TABLES else 1
 
 
@@ -58,14 +58,14 @@ class FloatLayer:
 
 @dataclass(frozen=True)
 class CodeGroup:
-    """Sites that share scale and zero point, since values move between them unchanged."""
+    """Sites that share scale and zero point because values move between them unchanged."""
 
     number: int
     sites: tuple[CodeSite, ...]
     path: tuple[str, ...]
-    """The indices of the loops over layers that all its sites are in: each layer has a scale of its own."""
+    """The indices of the layer loops that contain all its sites: each layer has its own scale."""
     is_symmetric: bool
-    """Whether zero has the code zero."""
+    """Whether zero has the code 0."""
 
 
 @dataclass(frozen=True)
@@ -79,18 +79,18 @@ class Analysis:
     coded: frozenset[CodeDefinition]
     """Definitions that have codes."""
     only_coded: frozenset[CodeDefinition]
-    """Those of them that nothing reads as numbers."""
+    """The coded definitions that nothing reads as numbers."""
     moved: frozenset[int]
     """Nodes that move codes instead of numbers."""
     folded: Mapping[int, int]
-    """Nodes that set what is negative to zero, by the layer whose sums they take: it becomes part of the rounding."""
+    """Nodes that clip negatives, with the layer whose sums they take: clipping becomes part of the rounding."""
     decoded: frozenset[tuple[int, str]]
-    """Nodes and variables: computed in floats, but read from codes."""
+    """Nodes that compute in floats, with the variables that they read as codes and dequantize."""
     operands: Mapping[tuple[int, int], CodeSite]
-    """By node and place of the operand: the site whose codes a node reads."""
+    """The site whose codes a node reads, by node and operand slot."""
 
     def written(self, node: int, name: str) -> CodeGroup | None:
-        """The group of what a node writes to a variable, where it has codes."""
+        """The group of what a node writes to a variable, if that has codes."""
         return self.group_of.get(CodeSite(node, Access(name)))
 
 

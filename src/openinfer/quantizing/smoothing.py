@@ -1,8 +1,9 @@
-"""Smoothing: outliers of a value move into the weights that it is multiplied with.
+"""Smoothing: moves outliers of a value into the weights that it is multiplied with.
 
-A few channels of an activation are often much larger than all others, as behind a normalisation. One scale for all
-channels then leaves few codes for the rest. Each channel gets a factor of the scale, and the weights of this channel
-are multiplied by it: exact in floats, and free at run time, since the value is rounded with a scale for each channel.
+A few channels of an activation are often much larger than all others, for example after a normalisation. One scale for
+all channels then leaves few codes for the rest. So each channel gets a factor of the scale, and the weights of the
+channel are multiplied by it: exact in floats, and free at run time, since the value is rounded with a scale for each
+channel.
 """
 
 from collections import defaultdict
@@ -23,16 +24,16 @@ from openinfer.quantizing.sites import Analysis, CodeGroup, QuantLayer
 from openinfer.quantizing.stored import StoredCodes, StoredWeights, smoothed_weights
 
 STRENGTHS = (0.5, 0.75)
-"""How much of an outlier the weights take over; which is best depends on how uneven these are themselves."""
+"""How much of an outlier the weights absorb; the best value depends on how uneven they are themselves."""
 _WORTHWHILE = 0.7
-"""The error of a layer, squared, that has to be left for a scale for each channel to be worth its memory."""
+"""Smoothing must reduce the squared error of a layer to this fraction to be worth a scale per channel."""
 _TINY = 1e-8
 
 
 def smoothable(candidates: Candidates, analysis: Analysis, sharing: Sharing) -> dict[int, tuple[QuantLayer, ...]]:
-    """Groups by number that may have a scale for each channel, and the layers that read them.
+    """The groups that may have a scale per channel, by number, with the layers that read them.
 
-    Nothing else may read the codes, and the weights must be the layers' own, since they change with the scale.
+    Nothing else may read the codes, and the layers must own their weights, since these change with the scale.
     """
     readers: dict[int, list[int]] = defaultdict(list)
     for (node, _), site in analysis.operands.items():
@@ -47,14 +48,14 @@ def smoothable(candidates: Candidates, analysis: Analysis, sharing: Sharing) -> 
 
 
 def _is_rounded_alone(analysis: Analysis, group: CodeGroup) -> bool:
-    """Whether the codes of a group are made of numbers in one place, and not of the sums of a layer."""
+    """Whether the codes of a group are rounded from numbers in one place, not from the sums of a layer."""
     (site, *others) = group.sites
     is_of_sums = not site.is_read and (site.node in analysis.layers or site.node in analysis.folded)
     return not others and not site.access.bracketed and not is_of_sums
 
 
 def _takes(candidates: Candidates, layer: QuantLayer, group: CodeGroup, sharing: Sharing) -> bool:
-    """Whether a layer multiplies rows of a value with a matrix of its own."""
+    """Whether a layer multiplies the rows of a value by a matrix of its own."""
     own = candidates.op(layer.node)
     if own is None or own.call is None or layer.weights is None or layer.path != group.path:
         return False
@@ -68,7 +69,7 @@ def smoothed(
     stored: StoredWeights,
     symmetric: Mapping[int, bool],
 ) -> tuple[dict[tuple[int, LoopPlace], Codes], dict[str, Smoothing]]:
-    """The codes of values that are better smoothed, and by the name of a matrix what it is multiplied with."""
+    """The codes of values that are better smoothed, and the smoothing of each matrix by name."""
     found: dict[tuple[int, LoopPlace], Codes] = {}
     matrices: dict[str, Smoothing] = {}
     for (number, place), spread in calibration.channels.items():
@@ -93,7 +94,7 @@ def _best(spread: ChannelSpread, weights: Sequence[tuple[Array, int]], plain: Co
     best, least = plain, _WORTHWHILE * _error(spread.rows, weights, plain)
     for strength in STRENGTHS:
         smoothing = Smoothing(strength, _factors(spread, weights, strength))
-        # Nothing is cut off: an outlier is no longer what takes the codes from all others.
+        # Nothing is clipped: an outlier no longer takes codes away from the other channels.
         low, high = float((spread.low / smoothing.factors).min()), float((spread.high / smoothing.factors).max())
         tried = replace(codes_for(low, high, symmetric=is_symmetric), smoothing=smoothing)
         error = _error(spread.rows, weights, tried)
@@ -103,9 +104,9 @@ def _best(spread: ChannelSpread, weights: Sequence[tuple[Array, int]], plain: Co
 
 
 def _factors(spread: ChannelSpread, weights: Sequence[tuple[Array, int]], strength: float) -> npt.NDArray[np.float32]:
-    """The factor of each channel: as SmoothQuant has it, ``|x| ** strength / |w| ** (1 - strength)``.
+    """The factor of each channel, as in SmoothQuant: ``|x| ** strength / |w| ** (1 - strength)``.
 
-    Channels that were small in all samples count as the median: other inputs may be larger there, and would be cut off.
+    Channels that were small in all samples count as the median: other inputs may be larger there, and would be clipped.
     """
     values = spread.largest.astype(np.float64)
     values = np.maximum(values, max(float(np.median(values)), _TINY))
@@ -115,7 +116,7 @@ def _factors(spread: ChannelSpread, weights: Sequence[tuple[Array, int]], streng
 
 
 def _error(rows: npt.NDArray[np.float32], weights: Sequence[tuple[Array, int]], codes: Codes) -> float:
-    """The square error of products with rounded rows and rounded weights."""
+    """The squared error of products of rounded rows and rounded weights."""
     steps = codes.of(rows).astype(np.float32) - np.float32(codes.zero)
     total = 0.0
     for matrix, axis in weights:

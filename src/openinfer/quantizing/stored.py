@@ -1,4 +1,4 @@
-"""Weights of a float model as codes: by variable and entry, each with a scale for every channel."""
+"""Quantizes weights of a float model by variable and entry, with a scale per channel."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -25,27 +25,27 @@ class StoredCodes:
 
     @property
     def params(self) -> QuantParams:
-        """How a model file says what the codes stand for."""
+        """The quantization parameters as a model file stores them."""
         return QuantParams("symmetric", QuantScale.per_channel(self.axis, self.scales))
 
     @property
     def sums(self) -> npt.NDArray[np.int64]:
-        """The sum of the codes of each channel: what a zero point adds to a product, once for each of its steps."""
+        """The sum of the codes of each channel: what each step of a zero point adds to a product."""
         axes = tuple(axis for axis in range(self.codes.ndim) if axis != self.axis)
         return np.asarray(self.codes.astype(np.int64).sum(axis=axes), np.int64)
 
     def real(self) -> npt.NDArray[np.float32]:
-        """What the codes stand for."""
+        """The numbers that the codes stand for."""
         shape = [1] * self.codes.ndim
         shape[self.axis] = -1
         return self.codes.astype(np.float32) * self.scales.reshape(shape)
 
 
 class StoredWeights:
-    """The tensors of a model that variables of a graph stand for, and their codes."""
+    """The tensors of the model behind the variables of a graph, and their codes."""
 
     def __init__(self, bound: BoundGraph, smoothing: Mapping[str, Smoothing] | None = None) -> None:
-        """``smoothing`` is by the names of matrices: their weights are multiplied before they become codes."""
+        """``smoothing`` is keyed by matrix name: those weights are multiplied before they are quantized."""
         assert bound.model is not None
         self._bound = bound
         self._model = bound.model
@@ -53,7 +53,7 @@ class StoredWeights:
         self._codes: dict[tuple[str, int], StoredCodes] = {}
 
     def entries(self, name: str) -> Iterator[str]:
-        """The tensors that a variable stands for: one, or all that the pattern of a prefix table spells."""
+        """The tensors behind a variable: one, or all that match the pattern of a prefix table."""
         origin = self._bound.vars[name].origin
         if isinstance(origin, FromModel):
             yield origin.name
@@ -62,7 +62,7 @@ class StoredWeights:
             yield from (entry for entry in self._model.tensors if pattern.fullmatch(entry))
 
     def entry(self, access: Access, indices: Mapping[str, int]) -> str:
-        """The tensor that an access stands for, at loop indices."""
+        """The tensor behind an access, at the given loop indices."""
         variable = self._bound.vars[access.base]
         if isinstance(variable.origin, FromModel):
             return variable.origin.name
@@ -73,7 +73,7 @@ class StoredWeights:
         return spelled(variable.origin.pattern, dict(zip(variable.decl.table_indices, values, strict=True)))
 
     def spelled(self, reference: ModelRef) -> Iterator[str]:
-        """The tensors that an operand names by its own name."""
+        """The tensors that an operand refers to by name."""
         pattern = spelling(reference.name)
         yield from (entry for entry in self._model.tensors if entry == reference.name or pattern.fullmatch(entry))
 
@@ -82,7 +82,7 @@ class StoredWeights:
         return self._model.load(entry).to_numpy()
 
     def codes(self, entry: str, axis: int) -> StoredCodes:
-        """A tensor of the model as codes, with a scale for each index along an axis."""
+        """A tensor of the model as codes, with a scale per index along an axis."""
         key = entry, axis
         if key not in self._codes:
             weights = self.array(entry)
@@ -93,7 +93,7 @@ class StoredWeights:
         return self._codes[key]
 
     def rounded(self, entry: str, axis: int) -> Array:
-        """What is left of a tensor that has been codes, without what has moved into it."""
+        """A tensor rounded to codes and back, without the outliers that moved into it."""
         real = self.codes(entry, axis).real()
         if entry not in self._smoothing:
             return real
@@ -102,6 +102,6 @@ class StoredWeights:
 
 
 def smoothed_weights(weights: Array, axis: int, smoothing: Smoothing) -> Array:
-    """A matrix with the outliers of its operand moved into it; its results have their channels along ``axis``."""
+    """A matrix with the outliers of its operand moved into it; ``axis`` is that of its results' channels."""
     factors = smoothing.factors
     return np.asarray(weights * (factors if axis == 0 else factors[:, np.newaxis]), np.float32)

@@ -1,4 +1,4 @@
-"""Nodes of a new graph, one after the other, each with the nodes of the old one that it came of."""
+"""Writes the nodes of a new graph one by one, each with the nodes of the old graph that it came from."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -14,14 +14,14 @@ Attrs = tuple[tuple[str, AttrValue], ...]
 
 @dataclass(frozen=True)
 class WrittenGraph:
-    """A new graph, the old nodes of each of its nodes, and the nodes by the tokens that writing them gave."""
+    """A new graph, the origins of its nodes in the old one, and the nodes by the tokens that writing them returned."""
 
     graph: Graph
     origins: tuple[tuple[int, ...], ...]
     by_token: Mapping[int, int]
 
     def after(self, first: "WrittenGraph | None") -> "WrittenGraph":
-        """The same graph with the nodes of the one before the first, where there were two changes."""
+        """The same graph with origins before an earlier rewrite, ``first``, if there was one."""
         if first is None:
             return self
         origins = (tuple(old for new in olds for old in first.origins[new]) for olds in self.origins)
@@ -30,20 +30,20 @@ class WrittenGraph:
 
 @dataclass
 class NodeWriter:
-    """The body that is being written. Until all is numbered, a token stands in the index of each node."""
+    """Writes one body at a time. Until all nodes are numbered, the index of each is a token."""
 
     inferred: set[str]
-    """Temporaries that have no type yet: an assign without one comes before what first writes them."""
+    """Temporaries that have no type yet: an untyped assign goes before their first write."""
     nodes: list[Node] = field(default_factory=list)
     _origins: list[list[int]] = field(default_factory=list)
     _pending: list[int] = field(default_factory=list)
 
     def came_to(self, node: int) -> None:
-        """What is written next came of this node."""
+        """Record this node as an origin of whatever is written next."""
         self._pending.append(node)
 
     def write(self, kind: NodeKind, constraints: Constraints = NO_CONSTRAINTS) -> int:
-        """Add a node; its token."""
+        """Add a node and return its token."""
         for access in kind.outputs if isinstance(kind, Op) else ():
             if access.base in self.inferred:
                 self.inferred.discard(access.base)
@@ -60,11 +60,11 @@ class NodeWriter:
         attrs: Attrs = (),
         constraints: Constraints = NO_CONSTRAINTS,
     ) -> int:
-        """Add an op with one result; its token."""
+        """Add an op with one result and return its token."""
         return self.write(Op(op, tuple(map(Input, operands)), attrs, (output,)), constraints)
 
     def split(self, source: Access, results: list[Access], attrs: Attrs) -> int:
-        """Add a split; its token."""
+        """Add a split and return its token."""
         return self.write(Op("split", (Input(source),), attrs, tuple(results)))
 
     def _token(self) -> int:
@@ -73,7 +73,7 @@ class NodeWriter:
         return len(self._origins) - 1
 
     def finished(self, graph: Graph, blocks: list[Block], declarations: NewDeclarations) -> WrittenGraph:
-        """The graph, with temporaries assigned beside the variables they belong to, and without those not used."""
+        """The graph, with temporaries assigned beside the variables they belong to, and without unused ones."""
         used = {name for block in blocks for name in _used(block)}
         before = {name for block in graph.blocks.values() for name in _used(block)}
         gone = before - used
@@ -88,7 +88,7 @@ class NodeWriter:
 
 
 def _used(block: Block) -> set[str]:
-    """The variables that nodes of a block use, apart from assigning them."""
+    """The variables that the nodes of a block use, other than by assigning them."""
     found = set()
     for node in walk(block.nodes):
         if isinstance(node.kind, Assign):
@@ -114,7 +114,7 @@ def _assigned(nodes: tuple[Node, ...], declarations: NewDeclarations, gone: set[
 
 
 def _with_first(block: Block, assigns: tuple[Node, ...]) -> Block:
-    """A block with assigns behind those that it begins with."""
+    """A block with assigns inserted after those that it begins with."""
     count = 0
     while count < len(block.nodes) and isinstance(block.nodes[count].kind, Assign):
         count += 1

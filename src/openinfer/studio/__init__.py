@@ -1,4 +1,4 @@
-"""``openinfer studio``: a graph in the browser, looked at, edited, stepped through, timed and compiled.
+"""``openinfer studio``: view, edit, step through, time and compile a graph in the browser.
 
-The page is in ``studio/`` of the repository and bundled into ``assets``; what stands here answers its questions.
+The page is in ``studio/`` of the repository and bundled into ``assets``; this package answers its calls.
 """

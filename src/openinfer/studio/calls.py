@@ -1,4 +1,4 @@
-"""What the page can ask: the name of each call, the form of its arguments, and what answers it."""
+"""The calls that the page can make: the name, the arguments and the handler of each."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -13,7 +13,7 @@ _LONGEST = 64 << 20
 
 
 class CallArguments(BaseModel):
-    """What a call takes; anything else is refused."""
+    """The arguments of a call; anything else is rejected."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -62,11 +62,11 @@ CALLS: Mapping[str, Callable[[Workspace, CallArguments], Mapping[str, Any]]] = {
     "compare": lambda work, given: work.compare(given.name, given.other, given.tolerance),
     "profile": lambda work, given: work.profile(given.device, given.inputs, given.steps),
 }
-"""By the names that the page uses."""
+"""The handlers by the names that the page uses."""
 
 
 def answered(work: Workspace, name: str, arguments: object) -> dict[str, Any]:
-    """The answer to a call; what is wrong with it becomes diagnostics.
+    """The answer to a call; errors become diagnostics.
 
     >>> answered(None, "fly", {})["problems"][0]["message"]
     "there is no call 'fly'"

@@ -1,4 +1,4 @@
-"""Where the functions of a plan stand in its emitted files: definitions with their comments, and other mentions."""
+"""Finds the functions of a plan in its emitted files: definitions with their comments, and other mentions."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -8,12 +8,12 @@ from typing import Literal
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _ENTITY = re.compile(r"entity (\w+) is")
 _LONGEST_HEAD = 80
-"""The most lines of the head of a function."""
+"""The most lines in the head of a function."""
 
 
 @dataclass(frozen=True)
 class CodePlace:
-    """Lines of a file that are about a function, both counted from 1 and included."""
+    """Lines of a file that concern a function, counted from 1, both inclusive."""
 
     function: str
     file: str
@@ -33,9 +33,9 @@ class CodePlace:
 
 
 def code_places(files: Mapping[str, str], functions: Iterable[str]) -> list[CodePlace]:
-    r"""Every place in the files that is about one of the functions.
+    r"""All places in the files that concern one of the functions.
 
-    The emitted languages are of the C family, where a function begins and ends at the beginning of a line; and VHDL,
+    The emitted languages are those of the C family, where a function starts and ends at the start of a line, and VHDL,
     where an entity is a file.
 
     >>> found = code_places({"a.c": "/* Doubles. */\nint f(int x)\n{\n    return 2 * x;\n}\nint y = f(1);"}, ["f"])
@@ -67,7 +67,7 @@ def _in_file(path: str, lines: list[str], wanted: frozenset[str]) -> list[CodePl
 
 
 def _end_of_definition(lines: list[str], at: int) -> int | None:
-    """The last line of the function whose head begins here; None where no function does."""
+    """The last line of the function whose head starts here, or None if none does."""
     if not lines[at][:1].isalpha():
         return None
     for body in range(at, min(at + _LONGEST_HEAD, len(lines))):

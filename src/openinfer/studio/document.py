@@ -1,4 +1,4 @@
-"""The text that is being edited, and everything that is known about it after each keystroke."""
+"""The text being edited, and everything that is known about it after each keystroke."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,12 +13,12 @@ from openinfer.lang.source import unknown_ops
 from openinfer.oinf.model import ModelLoader
 
 _OF_THE_MODEL = (Code.UNKNOWN_SIZE, Code.UNKNOWN_LINK)
-"""What a graph lacks that needs a model, or sizes, to be bound."""
+"""Errors of a graph that needs a model, or sizes, to be bound."""
 
 
 @dataclass(frozen=True)
 class CheckedWith:
-    """What a text is checked with."""
+    """The context in which a text is checked."""
 
     name: str = "graph.oig"
     model: ModelLoader | None = None
@@ -28,7 +28,7 @@ class CheckedWith:
 
 @dataclass(frozen=True)
 class CheckedText:
-    """A text, its graph as far as it has one, and what is wrong with it."""
+    """A text, its graph as far as it has one, and its problems."""
 
     text: str
     surroundings: CheckedWith
@@ -36,15 +36,15 @@ class CheckedText:
     bound: BoundGraph | None
     problems: tuple[Diagnostic, ...]
     needs_model: bool = False
-    """Whether types are unknown only because no model and no sizes were given."""
+    """Whether types are unknown only because neither a model nor sizes were given."""
 
     @cached_property
     def errors(self) -> tuple[Diagnostic, ...]:
-        """The problems that are no warnings."""
+        """The problems that are not warnings."""
         return tuple(problem for problem in self.problems if not problem.code.is_warning)
 
     def require_bound(self) -> BoundGraph:
-        """The bound graph; where there is none, the errors say why."""
+        """The bound graph; if there is none, the errors are raised."""
         if self.bound is not None:
             return self.bound
         if self.errors:
@@ -53,7 +53,7 @@ class CheckedText:
         raise OpenInferError(Diagnostic(Code.UNKNOWN_SIZE, "the graph needs a model or sizes to run", None, advice))
 
     def problem_facts(self) -> list[dict[str, object]]:
-        """The problems as plain values, with the characters they are about and the changes that their help names."""
+        """The problems as plain values, with their character ranges and the fixes that their help names."""
         return [
             one.facts() | self._offsets(one) | {"fixes": [fix.title for fix in fixes_of(one.help)]}
             for one in self.problems
@@ -67,7 +67,7 @@ class CheckedText:
 
 
 def page_offset(text: str, offset: int) -> int:
-    r"""A place in a text as pages count: characters outside the first plane of Unicode are two.
+    r"""An offset in UTF-16 units, as pages count: characters outside the basic plane count as two.
 
     >>> page_offset("\N{ROCKET}x", 1), text_offset("\N{ROCKET}x", 2)
     (2, 1)
@@ -76,12 +76,12 @@ def page_offset(text: str, offset: int) -> int:
 
 
 def text_offset(text: str, offset: int) -> int:
-    """A place in a text, from how pages count it."""
+    """An offset in characters, from a page's UTF-16 units."""
     return len(text.encode("utf-16-le")[: 2 * offset].decode("utf-16-le", "ignore"))
 
 
 def checked_text(text: str, surroundings: CheckedWith) -> CheckedText:
-    """Parse and check a text; what is wrong with it never raises.
+    """Parse and check a text; problems are returned and never raised.
 
     >>> found = checked_text("volatile { y: f32; } block entry { op neg(y) >> z; return; }", CheckedWith())
     >>> [problem.code.value for problem in found.errors], found.bound

@@ -1,4 +1,4 @@
-"""What the page asks of the language service while a text is being edited."""
+"""The language service for the page, while a text is being edited."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from openinfer.studio.document import CheckedWith, page_offset, text_offset
 
 
 class EditingHelp:
-    """Formatting, changes, completion and explanations of a text; the last text is analysed once."""
+    """Formatting, fixes, completion and hover information for a text; the last text is analysed once."""
 
     def __init__(self, given: CheckedWith) -> None:
         self._given = given
@@ -31,7 +31,7 @@ class EditingHelp:
         return self._analysis
 
     def fix(self, text: str, message: str, title: str) -> dict[str, Any]:
-        """The text after a change that the help of a problem names."""
+        """The text after a fix that the help of a problem names."""
         found = code_fixes(self._analysed(text), TextRange(0, len(text)))
         wanted = [one for one in found if (one.problem.message, one.title) == (message, title)]
         if not wanted:
@@ -39,7 +39,7 @@ class EditingHelp:
         return {"text": edited(text, wanted[0].edits)}
 
     def complete(self, text: str, offset: int) -> dict[str, Any]:
-        """What can be written at a place."""
+        """The completions at an offset."""
         found = completions(self._analysed(text), text_offset(text, offset))
         return {
             "entries": [
@@ -56,6 +56,6 @@ class EditingHelp:
         }
 
     def hover(self, text: str, offset: int) -> dict[str, Any]:
-        """What there is to say about the word at a place."""
+        """Information on the word at an offset."""
         found = hover(self._analysed(text), text_offset(text, offset))
         return {"text": None if found is None else found.markdown}

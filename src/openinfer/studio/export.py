@@ -1,4 +1,4 @@
-"""``--export``: the studio as one read-only file. It holds the answers that a server would give."""
+"""``--export``: the studio as one read-only file, which holds the answers that a server would give."""
 
 import json
 from collections.abc import Callable
@@ -10,13 +10,13 @@ from openinfer.studio.page import exported_page
 from openinfer.studio.workspace import Workspace
 
 MOST_NODES = 2_000
-"""The most nodes whose panels are in the file."""
+"""The most nodes whose panels the file holds."""
 _LONGEST_FILES = 8_000_000
 """The most characters of emitted files."""
 
 
 def answer_key(name: str, /, **arguments: Any) -> str:
-    """What an answer is stored under: the call and its arguments, in the order of their names.
+    """The key of an answer: the call and its arguments, in the order of their names.
 
     >>> answer_key("node", index=3)
     'node{"index":3}'
@@ -25,7 +25,7 @@ def answer_key(name: str, /, **arguments: Any) -> str:
 
 
 def exported(work: Workspace) -> str:
-    """The file: graph and text, panels, and where the graph is bound, the plan, its files, and a step's trace."""
+    """The file: graph, text and panels; if the graph is bound, also the plan, its files, and the trace of a step."""
     answers: dict[str, Any] = {}
 
     def ask(name: str, /, **arguments: Any) -> dict[str, Any] | None:
@@ -54,7 +54,7 @@ def exported(work: Workspace) -> str:
 
 
 def _panels(opened: dict[str, Any], ask: Callable[..., Any], device: str) -> None:
-    """What the panels of nodes and of their weights say."""
+    """Collect the panels of nodes and of their weights."""
     nodes = [one for one in (opened["graph"] or {"nodes": []})["nodes"] if one["index"] is not None]
     weights: dict[str, None] = {}
     for one in nodes[:MOST_NODES]:

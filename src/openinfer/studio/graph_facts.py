@@ -1,6 +1,6 @@
 """A graph as the page draws it: containers, nodes, edges and types, as plain values.
 
-Long bodies are divided into segments, so that no container shows more than a screen can.
+Long bodies are divided into segments, so that no container shows more than fits a screen.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ _LONGEST = 300
 
 
 def graph_facts(checked: CheckedText) -> dict[str, Any] | None:
-    """The picture of a graph, or None where a text has none.
+    """The picture of a graph, or None if a text has none.
 
     >>> from openinfer.studio.document import CheckedWith, checked_text
     >>> text = "dynamic { x: f32; } volatile { y: f32; } block entry { op neg(x) >> y; return y; }"
@@ -76,7 +76,7 @@ class _Picture:
             self._child(node, parent, weights, block)
 
     def _segments(self, nodes: list[Node], parent: str, weights: Mapping[int, tuple[str, ...]], block: str) -> None:
-        """Divide long sequences, and divide again while there are too many divisions."""
+        """Divide long sequences into segments, of larger size while there are too many of them."""
         size = SEGMENT
         while len(nodes) > size * MOST_SHOWN:
             size *= SEGMENT
@@ -140,7 +140,7 @@ class _Picture:
         }
 
     def _types(self) -> Mapping[str, str]:
-        """The types of variables; those of a block are called ``block.name``."""
+        """The types of variables; those of a block are named ``block.name``."""
         if self.bound is not None:
             return variable_types(self.bound)
         return {name: f"{one.dtype.name}[{', '.join(map(str, one.dims))}]" for name, one in self.graph.vars.items()}
@@ -156,7 +156,7 @@ def _shown(block: Block) -> Iterator[Node]:
 
 
 def _count(body: Sequence[Node]) -> int:
-    """The nodes of a body, with those inside them, that are no declarations."""
+    """The number of nodes in a body, nested ones included, without declarations."""
     count, todo = 0, list(body)
     while todo:
         node = todo.pop()

@@ -1,4 +1,4 @@
-"""Who may talk to the studio: this machine, with the token of this run, from the studio's own page."""
+"""Who may talk to the studio: only this machine, with the token of this run, from the studio's own page."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ _BYTES = 24
 class Guard:
     """The token of a run and the port it listens on; every path begins with the token.
 
-    Names that resolve to this machine are refused too, but for ``localhost``: a foreign page can have such a name
-    point here, and would then be of the same origin.
+    Host names that resolve to this machine are rejected too, except ``localhost``: a foreign page can point such a name
+    here and would then have the same origin.
 
     >>> guard = Guard("secret", 8080)
     >>> guard.allows("/secret/", {"host": "127.0.0.1:8080"}), guard.allows("/", {"host": "127.0.0.1:8080"})
@@ -29,21 +29,21 @@ class Guard:
 
     @classmethod
     def new(cls, port: int) -> "Guard":
-        """A guard with a token that nobody can guess."""
+        """A guard with a token that cannot be guessed."""
         return cls(token_urlsafe(_BYTES), port)
 
     @property
     def prefix(self) -> str:
-        """What every path begins with."""
+        """The prefix of every path."""
         return f"/{self.token}"
 
     @property
     def url(self) -> str:
-        """Where the page is."""
+        """The address of the page."""
         return f"http://{LOOPBACK}:{self.port}{self.prefix}/"
 
     def allows(self, path: str, headers: Mapping[str, str]) -> bool:
-        """Whether a request may be answered; headers by their names in small letters."""
+        """Whether a request may be answered; header names are lower-case."""
         hosts = {f"{LOOPBACK}:{self.port}", f"localhost:{self.port}"}
         host, origin = headers.get("host", ""), headers.get("origin")
         if host not in hosts:

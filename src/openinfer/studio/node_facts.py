@@ -1,4 +1,4 @@
-"""What the page's panel says of a node: its text, its op, and its operands with statistics and histograms."""
+"""The panel of a node: its text, its op, and its operands with statistics and histograms."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -20,7 +20,7 @@ from openinfer.studio.values import value_facts
 
 
 class Inspector:
-    """Looks at nodes and weights of a checked text. Weights are read when they are first asked for."""
+    """Inspects nodes and weights of a checked text. Weights are read on first use."""
 
     def __init__(self, checked: CheckedText) -> None:
         self._checked = checked
@@ -34,7 +34,7 @@ class Inspector:
         self._executor: Executor | None = None
 
     def node(self, index: int) -> dict[str, Any] | None:
-        """A node as plain values; None where there is no such node."""
+        """A node as plain values, or None if there is no such node."""
         if index not in self._nodes:
             return None
         block, node = self._nodes[index]
@@ -77,7 +77,7 @@ class Inspector:
         }
 
     def weight(self, text: str, lead: list[int]) -> dict[str, Any]:
-        """A weight in full; of a family of tensors the first one, where an index of a loop would choose."""
+        """A weight in full; for a family of tensors indexed by a loop, the first one."""
         bound = self._checked.require_bound()
         if self._executor is None:
             given = self._checked.surroundings
@@ -96,6 +96,6 @@ class Inspector:
 
 
 def _known(bound: BoundGraph, block: str, name: str) -> str | None:
-    """What a bound graph calls a variable of a block."""
+    """The name of a block's variable in a bound graph, or None."""
     own = f"{block}.{name}"
     return own if own in bound.vars else name if name in bound.vars else None

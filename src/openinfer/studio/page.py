@@ -15,7 +15,7 @@ ASSET_TYPES = {
     "studio.css": "text/css; charset=utf-8",
     "LICENSES.txt": "text/plain; charset=utf-8",
 }
-"""What is served beside the page."""
+"""The assets that are served beside the page."""
 _HEAD = """<!doctype html>
 <html lang="en">
 <head>
@@ -35,7 +35,7 @@ def asset(name: str) -> str:
 
 
 def policy(nonce: str) -> str:
-    """What the page may load and run: its own files, and nothing from anywhere else."""
+    """The content security policy: the page may load and run its own files and nothing else."""
     return (
         f"default-src 'none'; script-src 'self'; style-src 'self' 'nonce-{nonce}'; img-src 'self' data: blob:; "
         "connect-src 'self'; font-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -43,7 +43,7 @@ def policy(nonce: str) -> str:
 
 
 def live_page(title: str, nonce: str) -> str:
-    """The page as the server gives it."""
+    """The page as the server sends it."""
     return (
         f"{_HEAD}<title>{escape(title)}</title>\n"
         f'<meta name="studio-nonce" content="{escape(nonce)}">\n'
@@ -53,7 +53,7 @@ def live_page(title: str, nonce: str) -> str:
 
 
 def exported_page(title: str, answers: Mapping[str, Any]) -> str:
-    """One file with everything in it: the answers that a server would give, by call and arguments."""
+    """One self-contained file with the answers that a server would give, by call and arguments."""
     script, style = asset("studio.js"), asset("studio.css")
     data = _embedded(json.dumps(answers, allow_nan=False, separators=(",", ":")))
     digest = b64encode(sha256(script.encode()).digest()).decode()
@@ -71,7 +71,7 @@ def exported_page(title: str, answers: Mapping[str, Any]) -> str:
 
 
 def _embedded(text: str) -> str:
-    """JSON that cannot end the element it stands in, whatever its strings say."""
+    """JSON that cannot end the element around it, whatever its strings contain."""
     return (
         text.replace("<", "\\u003c").replace(">", "\\u003e").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
     )

@@ -16,13 +16,13 @@ from openinfer.synth.plan import Plan
 from openinfer.synth.targets.cstyle.names import project_name
 
 DeviceFinder = Callable[[str], DeviceArch]
-"""A device by its name or the path of its file."""
+"""Finds a device by its name or the path of its file."""
 _LONGEST_FILE = 2_000_000
 """The most characters of a file that a page shows."""
 
 
 def device_facts() -> list[dict[str, Any]]:
-    """The devices that code can be written for; ``host`` is this machine."""
+    """The devices that code can be generated for; ``host`` is this machine."""
     found = [{"name": "host", "title": "this machine", "api": "c"}]
     for name in device_names():
         arch = DeviceArch.named(name)
@@ -32,21 +32,21 @@ def device_facts() -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class ShownPlan:
-    """A plan and what is shown of it."""
+    """A plan, and what is shown of it."""
 
     device: str
     plan: Plan
     origins: Mapping[int, int]
-    """By the indices of nodes: for a copy of one, the node in the source."""
+    """The source node of each copied node, by index."""
 
     @cached_property
     def files(self) -> dict[str, str]:
-        """The files that are text."""
+        """The text files."""
         return {path: one for path, one in sorted(self.plan.files().items()) if isinstance(one, str)}
 
     @cached_property
     def facts(self) -> dict[str, Any]:
-        """Kernels, the ledger, memory, and where each function stands in the files."""
+        """Kernels, the ledger, memory, and the places of each function in the files."""
         said = self.plan.facts()
         code = {path: text for path, text in self.files.items() if path != "plan.json"}
         functions = [
@@ -77,7 +77,7 @@ class ShownPlan:
         return self.origins.get(index, index)
 
     def _with_functions(self, kernels: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The calls of kernels, each with the function that it became; of several launches, that of the first."""
+        """The kernel calls, each with the function that it became; of several launches, that of the first."""
         launched: dict[tuple[int, ...], list[str]] = {}
         for used, step in self.plan.project.kernels.calls:
             launched.setdefault(step.nodes or (step.node,), []).append(used.name)
@@ -97,7 +97,7 @@ class ShownPlan:
         return self.files[path][:_LONGEST_FILE]
 
     def of_node(self, index: int) -> dict[str, Any] | None:
-        """The function that computes a node, and its cost; None where no kernel does."""
+        """The function that computes a node, and its cost; None if no kernel does."""
         for one in self.facts["functions"]:
             if index in one["nodes"]:
                 calls = [call for call in self.facts["kernels"] if call["function"] == one["name"]]
@@ -112,7 +112,7 @@ class ShownPlan:
 
 
 def shown_plan(checked: CheckedText, device: str, find: DeviceFinder) -> ShownPlan:
-    """The plan of a graph for a device."""
+    """Plan a graph for a device."""
     bound, given = checked.require_bound(), checked.surroundings
     name = project_name(PurePath(given.name).stem)
     synthesizer = Synthesizer.from_arch(find(device), name=name)

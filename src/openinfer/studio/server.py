@@ -1,4 +1,4 @@
-"""The studio as a server for this machine: the page, its assets, and its calls."""
+"""The studio as a server on this machine: the page, its assets, and its calls."""
 
 import json
 import logging
@@ -32,7 +32,7 @@ _HEADERS = {
 
 
 class _Guarded:
-    """Answers 403 to whoever may not ask."""
+    """Answers 403 to requests that the guard rejects."""
 
     def __init__(self, app: ASGIApp, guard: Guard) -> None:
         self._app = app
@@ -51,7 +51,7 @@ class _Guarded:
 
 
 def studio_app(work: Workspace, guard: Guard) -> ASGIApp:
-    """The application: everything is under the token."""
+    """The application; every path is under the token."""
 
     async def page(_request: Request) -> Response:
         nonce = token_urlsafe(16)
@@ -87,7 +87,7 @@ def studio_app(work: Workspace, guard: Guard) -> ASGIApp:
 
 
 class _QuietServer(Server):
-    """A server that ends without a word about the calls that are under way."""
+    """A server that shuts down without logging the calls in progress."""
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         logger = logging.getLogger("uvicorn.error")
@@ -119,7 +119,7 @@ class StudioServer:
 
     @property
     def url(self) -> str:
-        """Where the page is, with the token of this run."""
+        """The address of the page, with the token of this run."""
         return self.guard.url
 
     def run(self, when_ready: Callable[[str], None] = lambda _url: None) -> None:
@@ -132,5 +132,5 @@ class StudioServer:
             self._socket.close()
 
     def stop(self) -> None:
-        """Come to an end; from another thread."""
+        """Stop serving; may be called from another thread."""
         self._server.should_exit = True

@@ -1,4 +1,4 @@
-"""The debugger behind the page's step view: moves, breakpoints, watches, edits and the way back, as plain values."""
+"""The debugger behind the page's step view: moves, breakpoints, watches, edits and stepping back, as plain values."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -27,7 +27,7 @@ _SHOWN_HISTORY = 200
 
 
 class StepSession:
-    """A graph being stepped through; every answer says where execution stands and what there is to see."""
+    """A graph being stepped through; every answer gives the position of execution and the state that can be seen."""
 
     def __init__(self, executor: Executor, inputs: Inputs, steps: int) -> None:
         self._bound: BoundGraph = executor.bound
@@ -37,7 +37,7 @@ class StepSession:
         self._stops = Stops(self._bound, self._listing)
         self._set = 0
         self._asked: dict[int, dict[str, Any]] = {}
-        """For each breakpoint the command that set it, and its line where it is on one."""
+        """The command that set each breakpoint, and its line if it is on one."""
         self._been: list[RunPosition] = []
         self._before: dict[str, Array] = {}
         self._watched: list[str] = []
@@ -47,7 +47,7 @@ class StepSession:
     # --- moving ---------------------------------------------------------------------------------------------------
 
     def move(self, how: str) -> dict[str, Any]:
-        """Go on: ``into``, ``over``, ``out``, ``finish`` or ``resume``."""
+        """Continue: ``into``, ``over``, ``out``, ``finish`` or ``resume``."""
         moves: dict[str, Callable[[], Halt]] = {
             "into": self._stepper.into,
             "over": self._stepper.over,
@@ -60,7 +60,7 @@ class StepSession:
         return self._moved(moves[how])
 
     def run_to(self, index: int) -> dict[str, Any]:
-        """Go on until a node comes next."""
+        """Run until a node comes next."""
         stop = self._parsed(f"node {index}")
         self._stepper.stops[0] = stop
         try:
@@ -78,7 +78,7 @@ class StepSession:
         return self.facts(halt)
 
     def _pass_declarations(self) -> None:
-        """Execute what only declares variables: a picture has no place for it, and nothing can be seen there."""
+        """Execute declarations: the picture does not show them, and there is nothing to see at them."""
         node = self._executor.next_node
         while not self._stepper.is_finished and node is not None and isinstance(node.kind, Assign):
             if self._stepper.into().is_notable:
@@ -90,7 +90,7 @@ class StepSession:
         self._before = self._at_hand()
 
     def back(self) -> dict[str, Any]:
-        """Be where the last move began."""
+        """Return to where the last move began."""
         if not self._been:
             raise _refused("this is the beginning")
         self._before = self._at_hand()
@@ -98,7 +98,7 @@ class StepSession:
         return self.facts()
 
     def restart(self) -> dict[str, Any]:
-        """Be at the beginning, with persistent memory as it was there."""
+        """Return to the beginning, with persistent memory as it was there."""
         self._been.clear()
         self._before = {}
         self._stepper.restart()
@@ -106,12 +106,12 @@ class StepSession:
         return self.facts()
 
     def plan_steps(self, count: int) -> dict[str, Any]:
-        """Say how many steps there are to be."""
+        """Set the total number of steps."""
         self._stepper.total = max(count, self._stepper.done + self._executor.is_suspended, 1)
         return self.facts()
 
     def interrupt(self) -> None:
-        """Halt a run after the node that is being executed; from another thread."""
+        """Halt a run after the current node; may be called from another thread."""
         try:
             self._stepper.interrupt()
         except KeyboardInterrupt:
@@ -124,7 +124,7 @@ class StepSession:
             return self._stops.parsed(text)
 
     def add_stop(self, text: str) -> dict[str, Any]:
-        """Set a breakpoint, as the debugger of the command line writes them."""
+        """Set a breakpoint, in the syntax of the command-line debugger."""
         stop = self._parsed(text)
         self._set += 1
         self._stepper.stops[self._set] = stop
@@ -132,7 +132,7 @@ class StepSession:
         return self.facts()
 
     def stop_at_line(self, line: int) -> dict[str, Any]:
-        """Set a breakpoint on the first node from a line on."""
+        """Set a breakpoint on the first node at or after a line."""
         self.add_stop(f"line {line}")
         first = self._listing.first_from(line)
         self._asked[self._set]["line"] = None if first is None else self._listing.line_of(first)
@@ -153,7 +153,7 @@ class StepSession:
         return self.facts()
 
     def unwatch(self, text: str) -> dict[str, Any]:
-        """Show it no longer."""
+        """Stop showing a variable."""
         self._watched = [one for one in self._watched if one != text]
         return self.facts()
 
@@ -173,7 +173,7 @@ class StepSession:
         return {"name": str(access), "editable": _is_editable(variable), **found}
 
     def edit(self, text: str, value: str) -> dict[str, Any]:
-        """Give a volatile variable, or a part of it, another value, as people write it; the step goes on with it."""
+        """Set a volatile variable, or a part of it, to a value written as text; the step continues with it."""
         access = self._access(text)
         variable = self._bound.vars[access.base]
         require_editable(variable)
@@ -188,10 +188,10 @@ class StepSession:
         self._stepper.edit(access.base, new)
         return self.facts()
 
-    # --- what there is to see -------------------------------------------------------------------------------------
+    # --- visible state --------------------------------------------------------------------------------------------
 
     def facts(self, halt: Halt | None = None) -> dict[str, Any]:
-        """Where execution stands, and what there is to see."""
+        """The position of execution, and the state that can be seen."""
         place, stepper = self._executor.place, self._stepper
         node = None if stepper.is_finished else place.node
         return {
@@ -248,9 +248,9 @@ class StepSession:
         return {one.name: place.read(Access(one.name)) for one in known}
 
     def _has_changed(self, name: str) -> bool:
-        """Whether it differs from before the last move. Arrays are never written in place, so most are the same one."""
+        """Whether it differs from before the last move. Arrays are never written in place, so most are the same."""
         now, before = self._executor.place.read(Access(name)), self._before.get(name)
-        if before is None:  # memory that is only now looked at has not changed for that
+        if before is None:  # memory seen for the first time has not changed
             return bool(self._before) and self._bound.vars[name].kind is MemoryKind.VOLATILE
         if before is now or np.shares_memory(before, now):
             return False
@@ -296,7 +296,7 @@ def _is_editable(variable: BoundVar) -> bool:
 
 @contextmanager
 def _said() -> Iterator[None]:
-    """What the debugger of the command line refuses becomes a diagnostic for the page."""
+    """Turn refusals of the command-line debugger into diagnostics for the page."""
     try:
         yield
     except RefusedError as error:

@@ -1,4 +1,4 @@
-"""Traces side by side: events of the simulator and of compiled code, where the two part, and the profile of kernels."""
+"""Traces side by side: events of the simulator and of compiled code, where they diverge, and kernel profiles."""
 
 import json
 import re
@@ -19,12 +19,12 @@ MOST_EVENTS_SHOWN = 20_000
 
 @dataclass(frozen=True)
 class RecordedTrace:
-    """A trace: what it is called, and its events as a file has them."""
+    """A trace: its name, and its events as a file stores them."""
 
     name: str
     events: Sequence[Mapping[str, Any]]
     starts: Sequence[int] = ()
-    """When each event began, in nanoseconds; events of a file follow one another."""
+    """When each event began, in nanoseconds; empty for a file, whose events follow one another."""
     origins: Mapping[int, int] = field(default_factory=dict)
 
     def facts(self) -> dict[str, Any]:
@@ -54,12 +54,12 @@ class RecordedTrace:
         }
 
     def text(self) -> str:
-        """The trace as a file has it."""
+        """The trace as a file stores it."""
         return json.dumps(list(self.events))
 
 
 def event_name(op: str | None, kind: str) -> str:
-    """What an event is called: the op, or the words of the statement.
+    """The name of an event: the op, or the words of the statement.
 
     >>> event_name("relu", "OpExecute"), event_name(None, "CacheRead"), event_name(None, "BlockCall")
     ('relu', 'cache.read', 'block call')
@@ -84,7 +84,7 @@ def _one_after_the_other(durations: Sequence[int]) -> list[int]:
 
 
 def _recorded(name: str, events: Sequence[Event], origins: Mapping[int, int]) -> RecordedTrace:
-    """Tasks side by side need their beginnings; a single one is drawn without the gaps in which it was recorded."""
+    """Parallel tasks need their start times; a single one is drawn without the gaps that recording caused."""
     is_single = len({one.thread for one in events}) < 2
     return RecordedTrace(
         name, [one.facts() for one in events], () if is_single else [one.start_ns for one in events], origins
@@ -101,7 +101,7 @@ def simulated_trace(executor: Executor, inputs: Inputs, steps: int) -> RecordedT
 
 
 def device_trace(plan: Plan, inputs: Inputs, steps: int, origins: Mapping[int, int]) -> RecordedTrace:
-    """Compile a plan, run the same steps on this machine, and take the trace of the last one."""
+    """Compile a plan, run the same steps on this machine, and return the trace of the last one."""
     module = plan.build(plan.arch.toolchain.cc or "gcc", trace=TraceLevel.FULL)
     for step in range(steps):
         module.insert(inputs(step))
@@ -119,6 +119,6 @@ def trace_from_file(name: str, text: str) -> RecordedTrace:
 
 
 def compared_traces(one: RecordedTrace, other: RecordedTrace, tolerance: float) -> dict[str, Any]:
-    """Where two runs part, as ``openinfer trace-diff`` says it."""
+    """Where two runs diverge, as ``openinfer trace-diff`` reports it."""
     left, right = (read_trace(trace.text(), trace.name) for trace in (one, other))
     return compare(left, right, tolerance).facts()

@@ -1,4 +1,4 @@
-"""Arrays as the page shows them: statistics, a histogram, and a plane or a row of numbers that fits a screen."""
+"""Arrays as the page shows them: statistics, a histogram, and a plane or row of numbers that fits a screen."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +16,7 @@ _BINS = 32
 
 
 def value_facts(value: Array, dtype: str, lead: Sequence[int] = ()) -> dict[str, Any]:
-    """An array: its type, what its numbers are like, and the plane of its last two axes that ``lead`` chooses.
+    """An array: its type, its statistics, and the plane of its last two axes that ``lead`` selects.
 
     >>> found = value_facts(np.arange(6.0).reshape(2, 3), "f64")
     >>> found["plane"]["cells"], found["histogram"]["counts"][0], found["shape"]
@@ -37,7 +37,7 @@ def value_facts(value: Array, dtype: str, lead: Sequence[int] = ()) -> dict[str,
 
 
 def histogram(value: Array) -> dict[str, Any]:
-    """How often numbers of each range occur; only finite ones count."""
+    """A histogram of the finite numbers."""
     numbers = np.asarray(value).astype(np.float64).reshape(-1)
     finite = numbers[np.isfinite(numbers)]
     if not finite.size:
@@ -50,14 +50,14 @@ def histogram(value: Array) -> dict[str, Any]:
 
 
 def _chosen(value: Array, lead: Sequence[int]) -> list[int]:
-    """An index for each axis but the last two, inside the array."""
+    """An index for each axis but the last two, clamped to the array."""
     axes = max(value.ndim - 2, 0)
     wanted = [*lead, *([0] * axes)][:axes]
     return [min(max(int(one), 0), max(extent - 1, 0)) for one, extent in zip(wanted, value.shape, strict=False)]
 
 
 def _sampled(extent: int, most: int) -> Array:
-    """Positions that are spread over an axis, all of them where they fit."""
+    """Positions spread evenly over an axis, or all of them if they fit."""
     return np.linspace(0, extent - 1, min(extent, most)).round().astype(np.int64)
 
 
@@ -67,7 +67,7 @@ def _plain(cells: Array) -> list[Any]:
 
 
 def _plane(value: Array) -> dict[str, Any]:
-    """Rows and columns of numbers; where there are too many, every so many-th."""
+    """Rows and columns of numbers, subsampled if there are too many."""
     if not value.size:
         return {"rows": [], "columns": [], "cells": []}
     table = np.asarray(value).reshape(1, -1) if value.ndim < 2 else np.asarray(value)
@@ -77,7 +77,7 @@ def _plane(value: Array) -> dict[str, Any]:
 
 
 def _line(value: Array) -> dict[str, Any]:
-    """The numbers one after the other; where there are too many, every so many-th."""
+    """The numbers in order, subsampled if there are too many."""
     flat = np.asarray(value).reshape(-1)
     if not flat.size:
         return {"at": [], "values": []}
@@ -86,7 +86,7 @@ def _line(value: Array) -> dict[str, Any]:
 
 
 def _channels(value: Array, lead: Sequence[int]) -> list[list[list[Any]]] | None:
-    """Red, green and blue, where the third axis from the end, or the last one, has three entries."""
+    """Red, green and blue, if the third axis from the end, or the last one, has extent 3."""
     if value.ndim < 3 or not value.size:
         return None
     if value.shape[-3] == 3:

@@ -32,16 +32,16 @@ from openinfer.studio.timeline import (
 )
 
 InputMaker = Callable[[BoundGraph, Sequence[str]], Inputs]
-"""The inputs of every step of a graph, from texts such as ``x=randn:0``."""
+"""Makes the inputs of every step of a graph from texts such as ``x=randn:0``."""
 _PLANS = 4
-"""The most plans that are kept."""
+"""The most plans to keep."""
 _TRACES = 8
-"""The most traces that are kept."""
+"""The most traces to keep."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What the command line decides."""
+    """Settings from the command line."""
 
     make_inputs: InputMaker
     find_device: DeviceFinder
@@ -52,13 +52,13 @@ class Settings:
 
 @dataclass
 class Workspace:
-    """A text with all that is known about it. Calls come from several threads; those that take long take turns."""
+    """A text with everything known about it. Calls come from several threads; long ones take turns."""
 
     text: str
     surroundings: CheckedWith
     settings: Settings
     path: Path | None = None
-    """Where ``save`` writes; None for what came from elsewhere."""
+    """Where ``save`` writes; None if the text has no source file."""
     traces: dict[str, RecordedTrace] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -74,7 +74,7 @@ class Workspace:
     # --- text -----------------------------------------------------------------------------------------------------
 
     def opened(self) -> dict[str, Any]:
-        """What the page begins with."""
+        """What the page needs at the start."""
         model = self.surroundings.model
         return {
             "version": VERSION,
@@ -93,14 +93,14 @@ class Workspace:
         }
 
     def check(self, text: str) -> dict[str, Any]:
-        """What is wrong with a text, and its picture."""
+        """The problems of a text, and its picture."""
         if text != self._checked.text:
             self._checked = checked_text(text, self.surroundings)
             self._inspector = None
         return _check_facts(self._checked)
 
     def save(self, text: str) -> dict[str, Any]:
-        """Write the text to its file, unless somebody else has changed that."""
+        """Write the text to its file, unless another program has changed it."""
         if self.path is None:
             raise OpenInferError(Diagnostic(Code.WRITE_FAILED, "this graph has no source file to write to"))
         if _digest(read_source(str(self.path))) != self._saved:
@@ -116,7 +116,7 @@ class Workspace:
 
     @property
     def inspector(self) -> Inspector:
-        """Looks at the current text."""
+        """The inspector of the current text."""
         if self._inspector is None:
             self._inspector = Inspector(self._checked)
         return self._inspector
@@ -152,14 +152,14 @@ class Workspace:
             return {"path": path, "text": self._plan(device).file(path)}
 
     def kernel(self, device: str, index: int) -> dict[str, Any]:
-        """The kernel that a node became."""
+        """The kernel that computes a node."""
         with self._long:
             return {"kernel": self._plan(device).of_node(index)}
 
     # --- stepping -------------------------------------------------------------------------------------------------
 
     def start(self, inputs: list[str], steps: int) -> dict[str, Any]:
-        """Begin to step through the graph."""
+        """Start stepping through the graph."""
         with self._long:
             executor = self._simulator(TraceLevel.BASIC).make_executor(self._checked.require_bound().source)
             made = self.settings.make_inputs(executor.bound, inputs)
@@ -167,14 +167,14 @@ class Workspace:
             return self._session.facts()
 
     def stepping(self, call: Callable[[StepSession], Mapping[str, Any]]) -> dict[str, Any]:
-        """Ask the session that is being stepped through."""
+        """Forward a call to the stepping session."""
         if self._session is None:
             raise OpenInferError(Diagnostic(Code.WRONG_MOMENT, "nothing is being stepped through: start first"))
         with self._long:
             return dict(call(self._session))
 
     def interrupt(self) -> dict[str, Any]:
-        """Halt a run; does not wait for its turn."""
+        """Halt a run, without waiting for its turn."""
         if self._session is not None:
             self._session.interrupt()
         return {}
@@ -200,7 +200,7 @@ class Workspace:
             return self._keep(device_trace(shown.plan, made, steps, bound.origins))
 
     def trace_file(self, name: str, text: str) -> dict[str, Any]:
-        """A trace that was written before."""
+        """Load a recorded trace."""
         return self._keep(trace_from_file(name, text))
 
     def _keep(self, trace: RecordedTrace) -> dict[str, Any]:
@@ -211,14 +211,14 @@ class Workspace:
         return trace.facts()
 
     def compare(self, one: str, other: str, tolerance: float) -> dict[str, Any]:
-        """Where two traces part."""
+        """Where two traces diverge."""
         for name in (one, other):
             if name not in self.traces:
                 raise OpenInferError(Diagnostic(Code.WRONG_MOMENT, f"there is no trace {name[:80]!r}"))
         return compared_traces(self.traces[one], self.traces[other], tolerance)
 
     def profile(self, device: str, inputs: list[str], steps: int) -> dict[str, Any]:
-        """Where the time of a step goes on this machine, kernel by kernel, beside its roofline."""
+        """Where the time of a step goes on this machine, kernel by kernel, next to its roofline."""
         with self._long:
             bound, shown = self._checked.require_bound(), self._plan(device)
             made = self.settings.make_inputs(bound, inputs)

@@ -1,6 +1,6 @@
-"""Text to the tokens of a language model and back, and the texts that chats are made of.
+"""Turns text into the tokens of a language model and back, and formats chats as text.
 
-Knows nothing of files: what reads a vocabulary checks it, and hands on a ``Vocabulary``.
+Knows nothing of files: whoever reads a vocabulary checks it and passes it on as a ``Vocabulary``.
 """
 
 from openinfer.tokenizer.c_source import c_files, chat_header

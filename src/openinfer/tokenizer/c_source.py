@@ -1,4 +1,4 @@
-"""The same tokenizer in plain C: fixed source, tables of how text is split, and the vocabulary as one binary file."""
+"""The same tokenizer in plain C: fixed source, tables for splitting text, and the vocabulary as one binary file."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
@@ -12,7 +12,7 @@ from openinfer.tokenizer.vocabulary import BytePieces, ScoredPieces, Vocabulary
 
 _MAGIC, _VERSION = b"OITK", 1
 _SYSTEM, _USER = "\0system", "\0user"
-"""What stands for the texts of a conversation until the program has them."""
+"""Placeholders for the texts of a conversation, which the program fills in."""
 _PLAIN = bytes(one for one in range(32, 127) if chr(one) not in '\\"?')
 
 
@@ -31,7 +31,7 @@ def c_files(tokenizer: Tokenizer) -> dict[str, bytes]:
 
 
 def _binary(one: Vocabulary) -> bytes:
-    """Eight numbers, then the arrays of ``tokenizer`` in their order, each number of 32 bits, then the texts."""
+    """Eight numbers, then the arrays of ``tokenizer`` in order, as 32-bit numbers, then the texts."""
     ends = np.cumsum([0, *(len(text) for text in one.pieces)])
     is_scored = isinstance(one.scheme, ScoredPieces)
     ranks = one.scheme.ranks if isinstance(one.scheme, ScoredPieces) else (0,) * len(one.pieces)
@@ -71,7 +71,7 @@ def _alternatives(patterns: Sequence[SplitPattern]) -> list[Alternative]:
 
 
 def _classes(patterns: Sequence[SplitPattern]) -> Iterator[str]:
-    """The classes of characters that the patterns ask for, as ranges of Unicode."""
+    """The character classes that the patterns use, as ranges of Unicode."""
     alternatives = _alternatives(patterns)
     used = SPACE
     for one in alternatives:
@@ -151,7 +151,7 @@ def _patterns(patterns: Sequence[SplitPattern]) -> Iterator[str]:
 
 
 def chat_header(tokenizer: Tokenizer, form: ChatFormat) -> str:
-    """A header with what stands around the texts of a conversation: tokens, texts, and places for what people say."""
+    """A header with the text around the messages of a conversation: tokens, texts, and slots for what people say."""
     begin = tokenizer.vocabulary
     first = [begin.begin] if begin.adds_begin and begin.begin is not None else []
     user = Message("user", _USER)
@@ -196,6 +196,6 @@ def _parts(tokenizer: Tokenizer, parts: Sequence[tuple[str, bool]]) -> list[str]
 
 
 def _text(data: bytes) -> str:
-    """Bytes as a string of C; octal digits, always three, never run into a digit that follows."""
+    """Bytes as a C string; octal escapes always have three digits, so they never run into a following digit."""
     shown = "".join(chr(one) if one in _PLAIN else f"\\{one:03o}" for one in data)
     return f'    {{ CHAT_TEXT, "{shown}" }},'

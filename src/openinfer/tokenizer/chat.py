@@ -1,6 +1,6 @@
-"""How conversations are written for a model: the known forms, recognised by their marks.
+"""Chat formats: how conversations are written for a model. Known formats are recognised by their marks.
 
-Files carry a template that is a program. It is never run: what it writes is known for the common forms, and others are
+Files carry a template that is a program. It is never run: the output of the common templates is known, and others are
 refused.
 """
 
@@ -13,12 +13,12 @@ from openinfer.tokenizer.encoding import Tokenizer
 
 Role = Literal["system", "user", "assistant"]
 Part = tuple[str, bool]
-"""A text, and whether it is markup, in which the names of control tokens stand for them."""
+"""A text, and whether it is markup, in which the names of control tokens stand for the tokens."""
 
 
 @dataclass(frozen=True)
 class Message:
-    """What somebody said."""
+    """One message of a conversation."""
 
     role: Role
     text: str
@@ -26,7 +26,7 @@ class Message:
 
 @dataclass(frozen=True)
 class ChatTurn:
-    """What stands around the words of a role."""
+    """The text around the words of a role."""
 
     before: str
     after: str
@@ -34,21 +34,21 @@ class ChatTurn:
 
 @dataclass(frozen=True)
 class ChatFormat:
-    """A form of conversations. A system text without a turn of its own goes into the first turn of the user."""
+    """A chat format. A system text without a turn of its own goes into the first turn of the user."""
 
     name: str
     user: ChatTurn
     assistant: ChatTurn
     system: ChatTurn | None
     joins: ChatTurn = ChatTurn("", "\n\n")
-    """What stands around a system text in the first turn of the user."""
+    """The text around a system text in the first turn of the user."""
 
     def turn(self, role: Role) -> ChatTurn:
-        """What stands around the words of a role; of a system text, what stands around it in the user's."""
+        """The text around the words of a role; for a system text without its own turn, that within the user's turn."""
         return {"user": self.user, "assistant": self.assistant, "system": self.system or self.joins}[role]
 
     def parts(self, messages: Sequence[Message]) -> Iterator[Part]:
-        """A conversation as texts and markup, up to where the model's next answer begins."""
+        """A conversation as texts and markup, up to the start of the model's next answer."""
         waiting: str | None = None
         for one in messages:
             if one.role == "system" and self.system is None:
@@ -64,14 +64,14 @@ class ChatFormat:
         yield self.assistant.before, True
 
     def encode(self, tokenizer: Tokenizer, messages: Sequence[Message]) -> list[int]:
-        """The tokens of a conversation, with the token for the beginning where the model has it."""
+        """The tokens of a conversation, with the begin token if the model adds it."""
         one = tokenizer.vocabulary
         begin = [one.begin] if one.adds_begin and one.begin is not None else []
         return [*begin, *tokenizer.encode_parts(self.parts(messages))]
 
 
 def _marked(name: str, role: str, end: str) -> ChatFormat:
-    """A form in which every turn has the name of its role: ``{}`` in ``role``."""
+    """A format in which every turn names its role: ``{}`` in ``role``."""
     turns = {one: ChatTurn(role.format(one), end) for one in ("user", "assistant", "system")}
     return ChatFormat(name, turns["user"], turns["assistant"], turns["system"])
 
@@ -98,11 +98,11 @@ _MARKS = (
     (("<|assistant|>", "eos_token"), _ZEPHYR),
 )
 CHAT_FORMATS = {one.name: one for _, one in _MARKS}
-"""The known forms by their names."""
+"""The known formats by name."""
 
 
 def chat_format(template: str) -> ChatFormat:
-    """The form that a template writes, recognised by its marks; the template itself is never run.
+    """The format that a template produces, recognised by its marks; the template itself is never run.
 
     >>> chat_format("{% for m in messages %}<|im_start|>{{ m.role }}...").name
     'chatml'

@@ -1,4 +1,4 @@
-"""Text to tokens and back: pieces that are taken whole, then words, then the merges of each; streams of text."""
+"""Text to tokens and back: first pieces that are taken whole, then words, then merges in each; streams of text."""
 
 import codecs
 import heapq
@@ -10,19 +10,19 @@ from openinfer.errors import Code, Diagnostic, ImportingError, counted
 from openinfer.tokenizer.vocabulary import BytePieces, PieceKind, ScoredPieces, Vocabulary
 
 SPACE_SIGN = "\u2581".encode()
-"""What stands for a space in pieces with scores."""
+"""Stands for a space in scored pieces."""
 _REPLACEMENT = "\ufffd"
 _EACH_BYTE = "openinfer.each_byte"
-"""How bytes that are not UTF-8 become text."""
+"""The error handler that turns bytes that are not UTF-8 into text."""
 
 Joined = Callable[[int, int], tuple[int, int] | None]
-"""The rank and the piece of two that become one, if they do."""
+"""The rank of a pair of pieces and the piece they merge into, or None."""
 
 
 class Tokenizer:
-    """Text to numbers and back, by a vocabulary.
+    """Text to token numbers and back, by a vocabulary.
 
-    What a user writes never becomes a control token; ``encode_markup`` is for texts of your own.
+    User text never becomes a control token; ``encode_markup`` is for text of your own.
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
@@ -31,20 +31,20 @@ class Tokenizer:
         self._known: dict[bytes, tuple[int, ...]] = {}
 
     def encode(self, text: str | bytes, *, is_begin: bool = False) -> list[int]:
-        """The tokens of a text. Bytes that are not UTF-8 become U+FFFD, each of them.
+        """The tokens of a text. Each byte that is not UTF-8 becomes U+FFFD.
 
-        ``is_begin`` puts the tokens around it that a whole text has in this model.
+        ``is_begin`` adds the tokens that this model has around a whole text.
         """
         found = self._encoded(_plain(text), self._whole)
         return self._framed(found) if is_begin else found
 
     def encode_markup(self, text: str | bytes, *, is_begin: bool = False) -> list[int]:
-        """The same, where the names of control tokens stand for them."""
+        """Like ``encode``, but the names of control tokens stand for the tokens."""
         found = self._encoded(_plain(text), self._special)
         return self._framed(found) if is_begin else found
 
     def encode_parts(self, parts: Iterable[tuple[str, bool]]) -> list[int]:
-        """Texts after one another, of which some are markup; words go across borders of texts, but not of tokens."""
+        """Encode texts in sequence, some of them markup; words may span texts, but not control tokens."""
         pending, found = b"", []
         for text, is_markup in parts:
             if not is_markup:
@@ -60,11 +60,11 @@ class Tokenizer:
         return found + (self.encode(pending) if pending else [])
 
     def fragments(self, markup: str) -> Iterator[bytes | int]:
-        """Markup as control tokens, and the texts between them."""
+        """Markup as control tokens and the texts between them."""
         return self._special.fragments(_plain(markup))
 
     def decode(self, tokens: Iterable[int], *, has_control: bool = False) -> str:
-        """The text of some tokens; ``has_control`` writes the names of control tokens, too."""
+        """The text of tokens; ``has_control`` includes the names of control tokens."""
         data = b"".join(self.piece(one, has_control=has_control) for one in tokens)
         scheme = self.vocabulary.scheme
         if isinstance(scheme, ScoredPieces) and scheme.has_space_before:
@@ -72,7 +72,7 @@ class Tokenizer:
         return data.decode(errors=_EACH_BYTE)
 
     def piece(self, token: int, *, has_control: bool = False) -> bytes:
-        """What a token adds to a text; nothing for a control token, unless ``has_control``."""
+        """The bytes that a token adds to a text; none for a control token, unless ``has_control``."""
         if not 0 <= token < len(self.vocabulary.pieces):
             most = counted(len(self.vocabulary.pieces), "token")
             message = f"there is no token {token} in a vocabulary of {most}"
@@ -133,7 +133,7 @@ class Tokenizer:
         text = (b" " if scheme.has_space_before and is_first else b"") + data.replace(SPACE_SIGN, b" ")
         marks = [one.encode() for one in text.decode()]
         numbers, pieces = self.vocabulary.ordinary, self.vocabulary.pieces
-        ids = [numbers.get(one, at - len(marks)) for at, one in enumerate(marks)]  # negative where it is not a piece
+        ids = [numbers.get(one, at - len(marks)) for at, one in enumerate(marks)]  # negative if it is not a piece
 
         def text_of(one: int) -> bytes:
             return pieces[one] if one >= 0 else marks[one]
@@ -160,13 +160,13 @@ codecs.register_error(_EACH_BYTE, _each_byte)
 
 
 def _plain(text: str | bytes) -> bytes:
-    """Text as UTF-8 can hold it."""
+    """Text as valid UTF-8."""
     data = text if isinstance(text, bytes) else text.encode(errors="surrogatepass")
     return data.decode(errors=_EACH_BYTE).encode()
 
 
 class _WholePieces:
-    """Finds pieces that are taken whole: at each place the longest."""
+    """Finds pieces that are taken whole: the longest at each position."""
 
     def __init__(self, numbers: Mapping[bytes, int]) -> None:
         self._numbers = numbers
@@ -178,7 +178,7 @@ class _WholePieces:
         self._candidates = re.compile(b"[" + firsts + b"]") if firsts else None
 
     def fragments(self, data: bytes) -> Iterator[bytes | int]:
-        """A text as numbers of such pieces, and what stands between them."""
+        """A text as the numbers of such pieces and the text between them."""
         at = 0
         while self._candidates is not None:
             start, text = self._next(data, at)
@@ -202,7 +202,7 @@ class _WholePieces:
 
 
 def _joined(ids: Sequence[int], joined: Joined) -> list[int]:
-    """Neighbours become one as long as any do: the lowest rank first, the leftmost of equal ones."""
+    """Merge neighbours while any pair merges: the lowest rank first, the leftmost of equals."""
     kept = list(ids)
     following = [*range(1, len(kept)), -1]
     before = list(range(-1, len(kept) - 1))
@@ -232,7 +232,7 @@ def _joined(ids: Sequence[int], joined: Joined) -> list[int]:
 
 @dataclass
 class TextStream:
-    r"""Text that comes in pieces of bytes: what is whole is handed on, a character that is not waits for its rest.
+    r"""Decodes text that arrives in chunks of bytes: an incomplete character waits for its remaining bytes.
 
     >>> stream = TextStream()
     >>> [stream.feed(one) for one in (b"caf", b"\xc3", b"\xa9", b"!")], stream.finish()
@@ -242,12 +242,12 @@ class TextStream:
     _waiting: bytes = b""
 
     def feed(self, data: bytes) -> str:
-        """What can be shown now."""
+        """The text that is complete so far."""
         data = self._waiting + data
         cut = len(data)
         for back in range(1, min(4, len(data)) + 1):
             lead = data[-back]
-            if lead & 0xC0 != 0x80:  # the last byte that begins a character
+            if lead & 0xC0 != 0x80:  # the last byte that starts a character
                 needed = 1 + (lead >= 0xC0) + (lead >= 0xE0) + (lead >= 0xF0)
                 cut = len(data) - back if 0xC2 <= lead <= 0xF4 and back < needed else cut
                 break
@@ -255,6 +255,6 @@ class TextStream:
         return data[:cut].decode(errors=_EACH_BYTE)
 
     def finish(self) -> str:
-        """What is left at the end, with U+FFFD for what never became a character."""
+        """The rest, with U+FFFD for bytes that never became a character."""
         left, self._waiting = self._waiting.decode(errors=_EACH_BYTE), b""
         return left

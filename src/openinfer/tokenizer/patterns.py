@@ -1,8 +1,8 @@
-"""Where text is split into words: the few forms of regular expressions that tokenizers use, matched without a library.
+"""Splits text into words with the few forms of regular expressions that tokenizers use, matched without a library.
 
-A pattern is read once into plain records, which Python matches here and a C program has as tables. It has alternatives
-of items, each a set of characters and how many of them; the first alternative that fits is taken, each item as long as
-it can be while what follows still fits. That is what regular expressions of this form mean.
+A pattern is parsed once into plain records, which Python matches here and a C program holds as tables. It consists of
+alternatives of items, each a character set with a count. The first alternative that fits is taken, and each item is as
+long as possible while the rest still fits: the meaning of regular expressions of this form.
 """
 
 import re
@@ -14,7 +14,7 @@ from functools import cache
 from openinfer.tokenizer.unicode_classes import LETTERS, MARKS, NUMBERS, PUNCTUATION, SPACES
 
 CLASSES = {"L": LETTERS, "M": MARKS, "N": NUMBERS, "P": PUNCTUATION, "s": SPACES}
-"""The classes that sets can have, by their letters in a pattern; bit ``i`` stands for the ``i``-th."""
+"""The classes that sets can contain, by their letter in a pattern; bit ``i`` stands for the ``i``-th."""
 _BITS = {letter: 1 << at for at, letter in enumerate(CLASSES)}
 SPACE = _BITS["s"]
 UNBOUNDED = 1 << 30
@@ -23,7 +23,7 @@ _ESCAPED = {"r": "\r", "n": "\n", "t": "\t"}
 
 @cache
 def class_bits(code: int) -> int:
-    """The classes of a character, a bit for each.
+    """The classes of a character, one bit each.
 
     >>> class_bits(ord("a")) == 1, class_bits(ord(" ")) == SPACE, class_bits(ord("+"))
     (True, True, 0)
@@ -38,21 +38,21 @@ def class_bits(code: int) -> int:
 
 @dataclass(frozen=True)
 class CharSet:
-    """Characters of some classes and of some ranges, or all others."""
+    """The characters of some classes and ranges, or all others."""
 
     classes: int
     ranges: tuple[tuple[int, int], ...]
     is_negated: bool = False
 
     def has(self, code: int, bits: int) -> bool:
-        """Whether a character with these classes is in it."""
+        """Whether a character with these classes is in the set."""
         is_named = bool(bits & self.classes) or any(first <= code <= last for first, last in self.ranges)
         return is_named != self.is_negated
 
 
 @dataclass(frozen=True)
 class PatternItem:
-    """So many characters of a set."""
+    """A number of characters from a set."""
 
     characters: CharSet
     least: int
@@ -61,23 +61,23 @@ class PatternItem:
 
 @dataclass(frozen=True)
 class Alternative:
-    """Items that follow one another."""
+    """A sequence of items."""
 
     text: str
-    """As it stands in the pattern."""
+    """The source in the pattern."""
     items: tuple[PatternItem, ...]
     is_before_space: bool
-    """Whether only space, or the end, may follow: ``(?!\\S)``."""
+    """Whether only a space or the end may follow: ``(?!\\S)``."""
 
 
 @dataclass(frozen=True)
 class SplitPattern:
-    """What makes a word."""
+    """A parsed pattern, which matches the words of a text."""
 
     alternatives: tuple[Alternative, ...]
 
     def words(self, codes: Sequence[int], start: int, end: int) -> Iterator[tuple[int, int]]:
-        """A stretch of text as words, and what is left between them."""
+        """Split a range of text into words and what is between them."""
         at = left = start
         while at < end:
             stop = self._end_of_word(codes, at, end)
@@ -100,7 +100,7 @@ class SplitPattern:
 
 
 def _matched(one: Alternative, which: int, codes: Sequence[int], at: int, end: int) -> int:
-    """Where the items from ``which`` on end, or -1 where they do not fit."""
+    """Where the items from ``which`` on end, or -1 if they do not match."""
     if which == len(one.items):
         is_allowed = not one.is_before_space or at == end or class_bits(codes[at]) & SPACE
         return at if is_allowed else -1
@@ -115,7 +115,7 @@ def _matched(one: Alternative, which: int, codes: Sequence[int], at: int, end: i
     return -1
 
 
-# --- reading ----------------------------------------------------------------------------------------------------------
+# --- parsing ----------------------------------------------------------------------------------------------------------
 
 _ITEM = re.compile(r"(\[\^?(?:\\.(?:\{.\})?|[^\]\\])+\]|\\p\{.\}|\\.|[^\\\[\](){}|?*+])(\?|\*|\+|\{\d+(?:,\d+)?\})?")
 _MEMBER = re.compile(r"\\p\{(.)\}|\\(.)(?:-(.))?|(.)(?:-(.))?", re.DOTALL)
@@ -123,7 +123,7 @@ _BEFORE_SPACE = "(?!\\S)"
 
 
 def split_pattern(text: str) -> SplitPattern:
-    r"""Read a pattern: alternatives of sets of characters with counts, ``(?!\S)`` at the end of one.
+    r"""Parse a pattern: alternatives of character sets with counts, with ``(?!\S)`` at the end of one.
 
     >>> words = split_pattern(r" ?\p{L}+|\s+").words([ord(one) for one in "so it is"], 0, 8)
     >>> list(words)
@@ -133,7 +133,7 @@ def split_pattern(text: str) -> SplitPattern:
 
 
 def _alternatives(text: str) -> list[str]:
-    """The text between bars that stand outside of brackets."""
+    """Split a pattern at bars outside of brackets."""
     found, depth = [""], 0
     for at, one in enumerate(text):
         is_escaped = at > 0 and text[at - 1] == "\\"

@@ -1,4 +1,4 @@
-"""The ways in which models with byte-level pieces split text into words, by the names that GGUF files have for them."""
+"""How models with byte-level pieces split text into words, by the names that GGUF files use."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -15,13 +15,13 @@ _QWEN35 = rf"{_SHORT}|[^\r\n\p{{L}}\p{{N}}]?[\p{{L}}\p{{M}}]+|\p{{N}}| ?[^\s\p{{
 
 @dataclass(frozen=True)
 class SplitRule:
-    """Patterns that split text one after the other, each what the one before has left."""
+    """Patterns that split text in sequence, each splitting what the one before has left."""
 
     patterns: tuple[str, ...]
     takes_whole_words: bool = False
-    """Whether a word that is a piece is taken as it is, without a look at merges."""
+    """Whether a word that is a piece is taken as it is, without merging."""
     adds_begin: bool = False
-    """Whether texts begin with a token for that, unless the file says otherwise."""
+    """Whether texts begin with a begin token, unless the file says otherwise."""
 
 
 _RULES = {
@@ -38,10 +38,10 @@ _RULES = {
     SplitRule((_QWEN35,)): "qwen35",
 }
 SPLIT_RULES = {name: rule for rule, names in _RULES.items() for name in names.split()}
-"""The rules by the names that files have for them."""
+"""The rules by the names that files use."""
 
 
 @cache
 def patterns_of(rule: SplitRule) -> tuple[SplitPattern, ...]:
-    """The patterns of a rule, read."""
+    """The patterns of a rule, parsed."""
     return tuple(split_pattern(one) for one in rule.patterns)

@@ -1,7 +1,7 @@
-"""Classes of Unicode characters as ranges, of Unicode 15.1: what splits of text into words ask for.
+"""Classes of Unicode 15.1 characters as ranges, for splitting text into words.
 
-Tables of their own, since those that come with Python differ from version to version, and tokens must not. Each is a
-sequence of first and last characters in turn, as they are in the general categories of ``UnicodeData.txt``.
+Python's own tables differ from version to version, and tokens must not. Each table here alternates first and last
+characters, from the general categories in ``UnicodeData.txt``.
 """
 
 LETTERS = (

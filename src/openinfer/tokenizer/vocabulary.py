@@ -1,4 +1,4 @@
-"""What a tokenizer is made of, as frozen records: pieces, merges or ranks, and how text is split."""
+"""The parts of a tokenizer as frozen records: pieces, merges or ranks, and the rules that split text."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,48 +9,48 @@ from openinfer.tokenizer.patterns import SplitPattern
 
 
 class PieceKind(IntEnum):
-    """What a piece is for, with the numbers that GGUF files have for it."""
+    """The purpose of a piece, with the numbers that GGUF files use."""
 
     NORMAL = 1
     UNKNOWN = 2
     CONTROL = 3
-    """Never made from what a user writes."""
+    """Never produced from user text."""
     USER_DEFINED = 4
-    """Taken whole wherever its text stands."""
+    """Taken whole wherever its text occurs."""
     UNUSED = 5
     BYTE = 6
 
 
 @dataclass(frozen=True)
 class BytePieces:
-    """Pieces that are made of bytes by merges, within words."""
+    """Pieces built from bytes by merges within words."""
 
     merges: Mapping[tuple[int, int], tuple[int, int]]
-    """Two pieces that become one: its rank, the smallest first, and the piece."""
+    """Pairs of pieces that merge: the rank, lowest first, and the merged piece."""
     patterns: tuple[SplitPattern, ...]
     takes_whole_words: bool
 
 
 @dataclass(frozen=True)
 class ScoredPieces:
-    """Pieces that are made of characters, the one of the best score first; others are written as bytes."""
+    """Pieces built from characters, the best score first; characters without a piece are written as bytes."""
 
     ranks: tuple[int, ...]
-    """The place of each piece by its score, 0 for the best."""
+    """The rank of each piece by score, 0 for the best."""
     has_space_before: bool
-    """Whether a text gets a space before it."""
+    """Whether a text gets a leading space."""
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The pieces of a model, in the order of their numbers."""
+    """The pieces of a model, in numeric order."""
 
     pieces: tuple[bytes, ...]
-    """What each stands for in a text, in UTF-8 or in a part of it."""
+    """The bytes of each piece in a text: UTF-8, or a part of it."""
     kinds: tuple[PieceKind, ...]
     scheme: BytePieces | ScoredPieces
     byte_ids: tuple[int, ...]
-    """The piece of each of the 256 bytes; -1 where there is none, and the byte is left out."""
+    """The piece for each of the 256 bytes; -1 if there is none, and the byte is dropped."""
     begin: int | None
     end: int | None
     adds_begin: bool
@@ -65,12 +65,12 @@ class Vocabulary:
 
     @cached_property
     def whole(self) -> Mapping[bytes, int]:
-        """The pieces that are taken whole, before a text is split, in any text."""
+        """The pieces that are taken whole in any text, before it is split."""
         return self._of(PieceKind.USER_DEFINED)
 
     @cached_property
     def special(self) -> Mapping[bytes, int]:
-        """Those, and those that only markup may have."""
+        """The pieces in ``whole``, and those that only markup may contain."""
         return self._of(PieceKind.USER_DEFINED, PieceKind.CONTROL, PieceKind.UNKNOWN)
 
     def _of(self, *kinds: PieceKind) -> Mapping[bytes, int]:

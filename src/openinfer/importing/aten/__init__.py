@@ -1,4 +1,4 @@
-"""ATen's ops as ops of the language: one translator for each, looked up by name."""
+"""Lower ATen ops to ops of the language: one translator per op, looked up by name."""
 
 from openinfer.importing.aten import (  # noqa: F401  (each registers its translators)
     activations,

@@ -70,7 +70,7 @@ def _glu(n: AtenContext) -> AtenResults:
 
 @aten_op("prelu", "_prelu_kernel")
 def _prelu(n: AtenContext) -> AtenResults:
-    """One slope for all, or one for each channel, which is the second axis."""
+    """One slope for all channels, or one per channel (the second axis)."""
     slope = n.tensor("weight")
     if len(slope.shape) == 1 and n.rank > 2:
         slope = n.emit.reshape(slope, (slope.shape[0], *(1,) * (n.rank - 2)))

@@ -1,4 +1,4 @@
-"""Complex numbers as two operands, the real and the imaginary part, up to where they are real again."""
+"""Complex tensors as pairs of a real and an imaginary operand, until the graph is real again."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -23,8 +23,8 @@ class ComplexOperand:
 
 _Complex = Callable[[AtenContext], AtenResults]
 _COMPLEX: dict[str, _Complex] = {}
-_MADE = ("aten._fft_r2c", "aten.view_as_complex", "aten.complex", "aten.polar")
-"""Ops that make complex numbers of real ones."""
+_PRODUCERS = ("aten._fft_r2c", "aten.view_as_complex", "aten.complex", "aten.polar")
+"""Ops that produce complex numbers from real ones."""
 _LINEAR = (
     "view", "reshape", "_unsafe_view", "view_copy", "_reshape_copy", "flatten", "unflatten", "permute", "permute_copy",
     "transpose", "t", "transpose_copy", "swapaxes", "squeeze", "squeeze_copy", "unsqueeze", "unsqueeze_copy", "expand",
@@ -33,12 +33,12 @@ _LINEAR = (
     "repeat_interleave", "flip", "roll", "pad", "constant_pad_nd", "index_select", "gather", "index", "clone", "alias",
     "contiguous", "detach", "sum", "mean", "neg", "cumsum", "lift_fresh_copy", "unfold", "diagonal",
 )  # fmt: skip
-"""Ops that do to each part what they do to the whole."""
+"""Ops that act on the real and the imaginary part independently."""
 
 
 def is_complex(n: AtenContext) -> bool:
-    """Whether a node reads complex numbers, or makes them."""
-    makes = n.node.op in _MADE or (n.node.op == "aten._to_copy" and n.node.is_complex)
+    """Whether a node reads or produces complex numbers."""
+    makes = n.node.op in _PRODUCERS or (n.node.op == "aten._to_copy" and n.node.is_complex)
     return makes or any(_has_complex(one) for one in n.values.values())
 
 
@@ -49,7 +49,7 @@ def _has_complex(value: Any) -> bool:
 
 
 def complex_results(n: AtenContext) -> AtenResults:
-    """What a node makes of complex numbers."""
+    """Translate a node that involves complex numbers."""
     if n.node.op == "_operator.getitem":
         return n.values["0"][n.values["1"]]
     found = _COMPLEX.get(n.node.op)
@@ -64,7 +64,7 @@ def complex_results(n: AtenContext) -> AtenResults:
 
 
 def _of_part(n: AtenContext, part: str) -> AtenResults:
-    """What an op makes of the real or the imaginary part alone."""
+    """Apply the op to the real or the imaginary part alone."""
 
     def chosen(value: Any) -> Any:
         if isinstance(value, tuple):
@@ -110,7 +110,7 @@ def _complex_op(*names: str) -> Callable[[_Complex], _Complex]:
     "_fft_c2r",
 )
 def _of_real_numbers(n: AtenContext) -> AtenResults:
-    """What ops for complex numbers are for real ones."""
+    """Complex ops applied to real tensors."""
     if n.node.op == "aten.angle":
         x, zero = n.x, n.emit.scalar(0, n.x.dtype)
         return n.emit.op("where", n.emit.op("lt", x, zero), n.emit.scalar(pi, x.dtype), n.emit.op("mul", x, zero))
@@ -130,7 +130,7 @@ def _zeros(emit: Emitter, like: DraftOperand) -> DraftOperand:
     return emit.full(emit.scalar(0, like.dtype), like.shape)
 
 
-# --- from real numbers, and to them -----------------------------------------------------------------------------------
+# --- conversion from and to real numbers ------------------------------------------------------------------------------
 
 
 def _pairs(emit: Emitter, x: ComplexOperand) -> DraftOperand:
@@ -210,7 +210,7 @@ def _conjugate(n: AtenContext) -> AtenResults:
 
 
 @_complex_op("resolve_conj", "resolve_neg")
-def _as_it_is(n: AtenContext) -> AtenResults:
+def _unchanged(n: AtenContext) -> AtenResults:
     return _operand(n, "self")
 
 
@@ -218,7 +218,7 @@ def _as_it_is(n: AtenContext) -> AtenResults:
 
 
 def _two(n: AtenContext) -> tuple[ComplexOperand, ComplexOperand | None, DraftOperand | None, bool]:
-    """One operand that is complex, another that is either, and whether they stood the other way round."""
+    """The complex operand, the other one (complex or real), and whether the two were swapped."""
     one, other = n.values["self"], n.values["other"]
     is_swapped = not isinstance(one, ComplexOperand)
     if is_swapped:
@@ -300,7 +300,7 @@ def _axes(n: AtenContext, rank: int) -> tuple[int, ...]:
 
 
 def _transformed(emit: Emitter, pairs: DraftOperand, axes: Sequence[int], *, inverse: bool) -> DraftOperand:
-    """Of pairs, over each of some axes; an inverse is divided by the number of points."""
+    """Transform pairs along each axis; an inverse transform divides by the number of points."""
     rank = len(pairs.shape) - 1
     for axis in axes:
         pairs = emit.op("ifft" if inverse else "fft", pairs, axis=axis - rank)
@@ -308,7 +308,7 @@ def _transformed(emit: Emitter, pairs: DraftOperand, axes: Sequence[int], *, inv
 
 
 def _scaled(n: AtenContext, pairs: DraftOperand, lengths: Sequence[int], *, divided: bool) -> DraftOperand:
-    """As the node normalizes: not at all, by the root of the number of points, or by that number."""
+    """Scale as the node normalizes: not at all, by one over the root of the number of points, or by one over it."""
     way = n.integer("normalization")
     if way == (2 if divided else 0):
         return pairs
@@ -321,7 +321,7 @@ def _scaled(n: AtenContext, pairs: DraftOperand, lengths: Sequence[int], *, divi
 
 @_complex_op("_fft_r2c")
 def _of_real(n: AtenContext) -> AtenResults:
-    """The last of its axes first, which is half as long; then the others."""
+    """Transform the last axis first, which halves it; then the others."""
     x = n.x
     axes = _axes(n, len(x.shape))
     lengths = [x.shape[axis] for axis in axes]

@@ -1,4 +1,4 @@
-"""Ops beyond core ATen that PyTorch defines by no others, composed of ops of the language."""
+"""Ops outside core ATen that PyTorch does not decompose, composed of ops of the language."""
 
 from math import inf
 from typing import Any
@@ -45,7 +45,7 @@ def _negated(n: AtenContext) -> AtenResults:
 
 @aten_op("masked_scatter")
 def _masked_scatter(n: AtenContext) -> AtenResults:
-    """The elements of a source, one after the other, wherever a mask is true."""
+    """Write the elements of a source, in order, wherever the mask is true."""
     mask = n.emit.op("and", n.tensor("mask"), n.emit.full(n.emit.scalar(1, DTYPES["bool"]), n.x.shape))
     order = n.emit.op("cumsum", n.cast(_flat(n, mask), I64), axis=0)
     place = n.emit.op("max", n.emit.op("sub", order, known(np.int64(1))), known(np.int64(0)))
@@ -55,7 +55,7 @@ def _masked_scatter(n: AtenContext) -> AtenResults:
 
 @aten_op("searchsorted")
 def _searchsorted(n: AtenContext) -> AtenResults:
-    """How many elements of a sorted row come before a value."""
+    """The number of elements of a sorted row that come before each value."""
     row, value = n.tensor("sorted_sequence"), n.operand("self", n.tensor("sorted_sequence").dtype)
     if n.has("sorter"):
         raise Unsupported("its sequence is sorted by indices", "sort it before")
@@ -69,14 +69,14 @@ def _searchsorted(n: AtenContext) -> AtenResults:
 
 @aten_op("histc")
 def _histogram(n: AtenContext) -> AtenResults:
-    """How many elements are in each of some bins; those outside of all count for none."""
+    """Count the elements in each bin; elements outside all bins are not counted."""
     bins, low, high = n.integer("bins", 100), n.real("min"), n.real("max")
     if low >= high:
         raise Unsupported("its bins depend on data", "give it min and max")
     x = n.cast(_flat(n, n.x), DTYPES["f64"] if n.x.dtype.name == "f64" else DTYPES["f32"])
     width = n.emit.scalar((high - low) / bins, x.dtype)
     place = n.emit.op("floor", n.emit.op("div", n.emit.op("sub", x, n.emit.scalar(low, x.dtype)), width))
-    top = n.emit.op("eq", x, n.emit.scalar(high, x.dtype))  # the last bin has both of its ends
+    top = n.emit.op("eq", x, n.emit.scalar(high, x.dtype))  # the last bin includes both of its ends
     place = n.emit.op("where", top, n.emit.scalar(bins - 1, x.dtype), place)
     numbers = known(np.arange(bins).astype(x.dtype.array), x.dtype)
     same = n.emit.op("eq", n.emit.op("unsqueeze", place, axes=(1,)), numbers)
@@ -88,7 +88,7 @@ def _histogram(n: AtenContext) -> AtenResults:
 
 @aten_op("median", "kthvalue")
 def _in_order(n: AtenContext) -> AtenResults:
-    """The element at a place of the sorted ones, and where it was; the median is the lower one of two."""
+    """The element at a position in sorted order, and its index; the median is the lower of two middle elements."""
     whole = "dim" not in n.values
     x = _flat(n, n.x) if whole else n.x
     axis = 0 if whole else n.axis(n.integer("dim", -1))
@@ -107,7 +107,7 @@ def _in_order(n: AtenContext) -> AtenResults:
 
 @aten_op("cummax", "cummin")
 def _running_extreme(n: AtenContext) -> AtenResults:
-    """A loop along the axis that carries what is best so far, and where that was; of equal ones the last."""
+    """A loop along the axis that carries the best value so far and its index; of equal values the last wins."""
     if not n.rank:
         return (n.x, n.emit.scalar(0, I64))
     is_max = word(n) == "cummax"
@@ -152,7 +152,7 @@ def _log_of_sums(n: AtenContext) -> AtenResults:
 
 @aten_op("bilinear")
 def _bilinear(n: AtenContext) -> AtenResults:
-    """Of every pair of rows: a matrix for each result between them."""
+    """For every pair of rows: one matrix between them per result."""
     one, other, weight = n.tensor("input1"), n.tensor("input2"), n.tensor("weight")
     count, left, right = weight.shape
     rows = n.emit.op("linear", other, n.emit.reshape(weight, (count * left, right)))
@@ -165,7 +165,7 @@ def _bilinear(n: AtenContext) -> AtenResults:
 
 @aten_op("_embedding_bag", "_embedding_bag_forward_only")
 def _embedding_bag(n: AtenContext) -> AtenResults:
-    """The sum, mean or largest of the rows that each bag names; all bags have as many."""
+    """The sum, mean or maximum of the rows each bag names; all bags have the same length."""
     weight, ids, offsets = n.tensor("weight"), n.tensor("indices"), n.tensor("offsets")
     starts = offsets.array.tolist() if isinstance(offsets, KnownTensor) and not offsets.has_sizes else []
     count = len(starts) - int(n.flag("include_last_offset"))

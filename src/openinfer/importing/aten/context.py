@@ -25,15 +25,15 @@ FIX = "give the dimension no dynamic size"
 
 @dataclass(frozen=True)
 class AtenContext:
-    """A node with its arguments in place: operands for tensors, integers or ``Dim`` for sizes."""
+    """A node with its arguments resolved: operands for tensors, integers or ``Dim`` for sizes."""
 
     node: AtenNode
     values: Mapping[str, Any]
     emit: Emitter
     read: frozenset[int]
-    """Which of its results something reads."""
+    """The positions of the results that something reads."""
     inline: Callable[[AtenGraph, Sequence[Any]], tuple[DraftOperand, ...]]
-    """Translates a graph inside of the node, where the node stands."""
+    """Translates a nested graph in place."""
 
     @property
     def x(self) -> DraftOperand:
@@ -56,18 +56,18 @@ class AtenContext:
     # --- arguments ------------------------------------------------------------------------------------------------
 
     def has(self, name: str) -> bool:
-        """Whether an argument is given, and not None."""
+        """Whether an argument is given and not None."""
         return self.values.get(name) is not None
 
     def tensor(self, name: str) -> DraftOperand:
-        """A tensor that must be there."""
+        """A required tensor."""
         found = self.optional(name)
         if found is None:
             raise Unsupported(f"its argument {name!r} is missing")
         return found
 
     def optional(self, name: str) -> DraftOperand | None:
-        """A tensor, or None where it is left out."""
+        """A tensor, or None if it is omitted."""
         found = self.values.get(name)
         if found is not None and not isinstance(found, OPERANDS):
             raise Unsupported(f"its argument {name!r} is not a tensor")
@@ -81,7 +81,7 @@ class AtenContext:
         return found
 
     def integer(self, name: str, default: int = 0) -> int:
-        """An integer, which may be a size."""
+        """An integer, possibly a size."""
         found = self.values.get(name)
         if found is None:
             return default
@@ -90,7 +90,7 @@ class AtenContext:
         return found
 
     def ints(self, name: str, default: tuple[int, ...] = ()) -> tuple[int, ...]:
-        """A list of integers, which may be sizes; one integer will do."""
+        """A list of integers, possibly sizes; a single integer is accepted."""
         found = self.values.get(name)
         if found is None:
             return default
@@ -100,14 +100,14 @@ class AtenContext:
         return listed
 
     def numbers(self, name: str, default: tuple[int, ...] = ()) -> tuple[int, ...]:
-        """A list of integers that are no sizes."""
+        """A list of integers, none of them a dynamic size."""
         found = self.ints(name, default)
         if any(map(is_symbolic, found)):
             raise Unsupported(f"its argument {name!r} depends on a size", FIX)
         return tuple(map(int, found))
 
     def real(self, name: str, default: float = 0.0) -> float:
-        """A number that is known."""
+        """A number known at import."""
         found = self.values.get(name)
         if found is None:
             return default
@@ -116,21 +116,21 @@ class AtenContext:
         return float(found)
 
     def flag(self, name: str, *, default: bool = False) -> bool:
-        """A yes or no."""
+        """A boolean."""
         found = self.values.get(name)
         return default if found is None else bool(found)
 
     def text(self, name: str, default: str = "") -> str:
-        """A text."""
+        """A string."""
         found = self.values.get(name)
         return default if found is None else str(found)
 
     def operand(self, name: str, dtype: DType) -> DraftOperand:
-        """A tensor or number in a dtype."""
+        """An argument, tensor or number, as an operand of a dtype."""
         return self.as_operand(self.values.get(name), dtype)
 
     def as_operand(self, value: Any, dtype: DType) -> DraftOperand:
-        """A tensor or number in a dtype."""
+        """A tensor or number as an operand of a dtype."""
         if isinstance(value, OPERANDS):
             return self.cast(value, dtype)
         if isinstance(value, Dim):
@@ -140,7 +140,7 @@ class AtenContext:
         return self.emit.scalar(value, dtype)
 
     def cast(self, operand: DraftOperand, dtype: DType) -> DraftOperand:
-        """A conversion as PyTorch makes it: what is not zero is true."""
+        """Convert as PyTorch does: nonzero is true."""
         if operand.dtype is dtype:
             return operand
         if dtype.kind == "bool":
@@ -153,24 +153,24 @@ class AtenContext:
         return value % own if own else 0
 
     def axes(self, name: str) -> tuple[int, ...]:
-        """Axes counted from the front, in order; all where none is given."""
+        """Axes counted from the front, sorted; all axes if none is given."""
         given = self.ints(name)
         return tuple(sorted({self.axis(one) for one in given})) if given else tuple(range(self.rank))
 
     def reads(self, position: int) -> bool:
-        """Whether something reads a result."""
+        """Whether something reads the result at a position."""
         return position in self.read
 
 
 AtenResults = Any
-"""What a node gives: an operand or a number, or a tuple of them with None for what it cannot give."""
+"""What a node yields: an operand or number, or a tuple of them, with None for what it cannot yield."""
 AtenTranslator = Callable[[AtenContext], AtenResults]
 TABLE: dict[str, AtenTranslator] = {}
-"""The translators by op, without overloads."""
+"""The translators by op name, without overload."""
 
 
 def aten_op(*names: str) -> Callable[[AtenTranslator], AtenTranslator]:
-    """Register a translator for ops of ATen."""
+    """Register a translator for ATen ops."""
     return python_op(*(f"aten.{name}" for name in names))
 
 
@@ -187,10 +187,10 @@ def python_op(*names: str) -> Callable[[AtenTranslator], AtenTranslator]:
 
 
 def word(n: AtenContext) -> str:
-    """The op without its namespace."""
+    """The name of the op without its namespace."""
     return n.node.op.partition(".")[2]
 
 
 def paired(values: Sequence[int], count: int) -> tuple[int, ...]:
-    """One number for each axis, where one may stand for all."""
+    """One number per axis; a single number stands for all axes."""
     return tuple(values) * count if len(values) == 1 else tuple(values)

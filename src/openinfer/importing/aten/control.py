@@ -1,4 +1,4 @@
-"""Branches and loops that data decides: ``torch.cond``, ``while_loop``, ``scan`` and ``map``."""
+"""Data-dependent control flow: ``torch.cond``, ``while_loop``, ``scan`` and ``map``."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -28,7 +28,7 @@ _HIGHER = "torch.ops.higher_order."
 
 @python_op(f"{_HIGHER}cond")
 def _cond(n: AtenContext) -> AtenResults:
-    """A condition that is known leaves one branch; else both become blocks."""
+    """A condition known at import selects one branch; otherwise both become blocks."""
     cond, then, other, given = (n.values[place] for place in "0123")
     if isinstance(cond, KnownTensor):
         cond = bool(np.all(cond.array))
@@ -51,7 +51,7 @@ def _cond(n: AtenContext) -> AtenResults:
 
 @python_op(f"{_HIGHER}while_loop")
 def _while_loop(n: AtenContext) -> AtenResults:
-    """A loop up to the bound of a counter; what else has to hold makes the iteration a block."""
+    """A loop up to a counter's bound; any further condition guards each iteration with a block."""
     condition, body = _graph(n, "0"), _graph(n, "1")
     carried = [_operand(one) for one in n.values["2"]]
     more = tuple(n.values.get("3") or ())
@@ -86,7 +86,7 @@ def _holds(n: AtenContext, condition: AtenGraph, given: Sequence[Any]) -> DraftO
 def _limit(
     condition: AtenGraph, body: AtenGraph, carried: Sequence[DraftOperand], more: Sequence[Any]
 ) -> tuple[int, bool]:
-    """The most iterations that there can be, and whether nothing else ends the loop."""
+    """The upper bound on iterations, and whether nothing else ends the loop."""
     parts = _conjunction(condition, condition.outputs[0])
     for part in parts:
         found = _counted(condition, part, body, carried, more)
@@ -97,7 +97,7 @@ def _limit(
 
 
 def _conjunction(graph: AtenGraph, value: Any) -> list[Any]:
-    """The values that all have to hold."""
+    """Split a condition into the values that must all hold."""
     node = next((one for one in graph.nodes if value == ValueRef(one.name)), None)
     if node is None or node.op not in ("aten.logical_and", "aten.bitwise_and", "aten.__and__", "_operator.and_"):
         return [value]
@@ -107,7 +107,7 @@ def _conjunction(graph: AtenGraph, value: Any) -> list[Any]:
 def _counted(
     condition: AtenGraph, part: Any, body: AtenGraph, carried: Sequence[DraftOperand], more: Sequence[Any]
 ) -> int | None:
-    """How often a counter is below its end, if a part of the condition is that one is."""
+    """The trip count if this part of the condition bounds a counter, else None."""
     node = next((one for one in condition.nodes if part == ValueRef(one.name)), None)
     if node is None or node.op not in ("aten.lt", "aten.le", "_operator.lt", "_operator.le"):
         return None
@@ -127,7 +127,7 @@ def _counted(
 
 
 def _step(body: AtenGraph, place: int) -> int | None:
-    """By how much a carried value grows in each iteration, if that is a number."""
+    """The constant by which a carried value grows per iteration, else None."""
     node = next((one for one in body.nodes if body.outputs[place] == ValueRef(one.name)), None)
     if node is None or node.op not in ("aten.add", "_operator.add") or node.arguments.get("alpha", 1) != 1:
         return None
@@ -138,7 +138,7 @@ def _step(body: AtenGraph, place: int) -> int | None:
 
 
 def _integer(value: Any) -> int | None:
-    """A number or size that is known."""
+    """A known number or size, else None."""
     if isinstance(value, KnownTensor) and value.array.size == 1 and value.dtype.kind in ("int", "uint"):
         found = value.array.reshape(-1)[0]
         return found if isinstance(found, Dim) else int(found)
@@ -150,14 +150,14 @@ def _integer(value: Any) -> int | None:
 
 @python_op(f"{_HIGHER}scan")
 def _scan(n: AtenContext) -> AtenResults:
-    """Over the rows of tensors, with values that are carried on."""
+    """Loop over the rows of tensors, with carried values."""
     carried = [_operand(one) for one in n.values["1"]]
     return _over_rows(n, carried, [_operand(one) for one in n.values["2"]], tuple(n.values.get("3") or ()))
 
 
 @python_op(f"{_HIGHER}map_impl")
 def _map(n: AtenContext) -> AtenResults:
-    """Over the rows of tensors, each for itself."""
+    """Loop over the rows of tensors, each independent of the others."""
     return _over_rows(n, [], [_operand(one) for one in n.values["1"]], tuple(n.values.get("2") or ()))
 
 

@@ -1,4 +1,4 @@
-"""Nodes that make tensors of nothing, or of a shape; and arithmetic on sizes."""
+"""Ops that create tensors from nothing or from a shape, and arithmetic on sizes."""
 
 import math
 from collections.abc import Callable
@@ -22,7 +22,7 @@ _NAMES = {
 
 @aten_op(*_NAMES, "fill", "zero", "empty_strided", "new_empty_strided")
 def _fill(n: AtenContext) -> AtenResults:
-    """A number everywhere. What is left empty is zero."""
+    """Fill with one number; ``empty`` fills with zero."""
     shape = n.ints("size") if "size" in n.values else tuple(n.x.shape)
     value = _NAMES.get(word(n), 0)
     if value is None or word(n) == "fill":

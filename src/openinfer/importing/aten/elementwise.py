@@ -1,4 +1,4 @@
-"""Elementwise ops: arithmetic with promotion, comparisons, functions of one value, conversions."""
+"""Elementwise ops: arithmetic with promotion, comparisons, unary functions, conversions."""
 
 from math import inf
 
@@ -70,7 +70,7 @@ _ON_BOOLS = {"add": "or", "mul": "and", "max": "or", "min": "and"}
 
 
 def binary(n: AtenContext, op: str, dtype: DType | None = None) -> DraftOperand:
-    """An op on two operands in the dtype of the result."""
+    """An op on two operands, by default in the dtype of the result."""
     own = dtype or n.dtype
     one, other = n.operand("self", own), n.operand("other", own)
     if own is BOOL:
@@ -100,7 +100,7 @@ def _logical(n: AtenContext) -> AtenResults:
 
 @aten_op("add", "sub", "rsub")
 def _add(n: AtenContext) -> AtenResults:
-    """``self + alpha * other``, or the other way round."""
+    """``self + alpha * other`` or ``self - alpha * other``; ``rsub`` swaps the operands."""
     one, other = n.operand("self", n.dtype), n.operand("other", n.dtype)
     op = "sub" if "sub" in word(n) else "add"
     if word(n) == "rsub":
@@ -158,7 +158,7 @@ def _clamp(n: AtenContext) -> AtenResults:
 
 
 def clamped(n: AtenContext, x: DraftOperand, least: float | None, most: float | None) -> DraftOperand:
-    """A tensor between two numbers."""
+    """Clamp a tensor between two numbers."""
     kind = float if x.dtype.kind == "float" else int
     low = None if least is None or least == -inf else kind(least)
     high = None if most is None or most == inf else kind(most)
@@ -178,14 +178,14 @@ def _same(n: AtenContext) -> AtenResults:
 
 @aten_op("copy")
 def _copy(n: AtenContext) -> AtenResults:
-    """The second in the type of the first."""
+    """The source, cast and broadcast to the type of the destination."""
     src = n.operand("src", n.dtype)
     return src if is_same_shape(src.shape, n.x.shape) else n.emit.op("expand", src, shape=tuple(n.x.shape))
 
 
 @aten_op("dropout", "native_dropout", "feature_dropout", "alpha_dropout")
 def _dropout(n: AtenContext) -> AtenResults:
-    """Nothing, as always in inference."""
+    """A no-op in inference."""
     if n.flag("train") and n.real("p") != 0:
         raise Unsupported("it drops values as in training", "call module.eval() before the import")
     return n.x if word(n) != "native_dropout" else (n.x, n.emit.full(n.emit.scalar(1, BOOL), n.x.shape))

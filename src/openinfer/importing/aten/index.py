@@ -1,4 +1,4 @@
-"""Ops that choose or write elements by positions in tensors."""
+"""Ops that read or write elements by index tensors."""
 
 from collections.abc import Sequence
 
@@ -26,7 +26,7 @@ def _index_select(n: AtenContext) -> AtenResults:
 
 @aten_op("gather")
 def _gather(n: AtenContext) -> AtenResults:
-    """Elements by positions along an axis; the positions may have smaller extents in the others."""
+    """Elements by index along an axis; the index tensor may have smaller extents in the other axes."""
     axis, ids = n.axis(n.integer("dim")), n.tensor("index")
     return n.emit.op("take_along", _cut(n, n.x, ids.shape, axis), ids, axis=axis)
 
@@ -73,7 +73,7 @@ def _index_add(n: AtenContext) -> AtenResults:
 def _written_along(
     n: AtenContext, axis: int, index: DraftOperand, source: DraftOperand, reduce: str | None
 ) -> DraftOperand:
-    """The first argument with slices along an axis written at the places of a vector."""
+    """The first argument with slices along an axis written at the positions in a vector."""
     places = n.emit.reshape(index, (1,) * axis + (index.shape[0] if index.shape else 1,) + (1,) * (n.rank - axis - 1))
     shape = (*n.x.shape[:axis], places.shape[axis], *n.x.shape[axis + 1 :])
     ids = expanded(n, places, shape)
@@ -84,7 +84,7 @@ def _written_along(
 
 
 def _indices(n: AtenContext) -> list[tuple[int, DraftOperand]]:
-    """The axes that are indexed, with integer tensors for them."""
+    """The indexed axes, with their integer index tensors."""
     given = n.values.get("indices")
     assert isinstance(given, tuple)
     found = []
@@ -106,7 +106,7 @@ def _is_together(axes: Sequence[int]) -> bool:
 
 
 def _joined(n: AtenContext, indices: Sequence[tuple[int, DraftOperand]]) -> tuple[DraftOperand, tuple[int, ...]]:
-    """The indices broadcast to one shape, side by side in a last axis, and that shape."""
+    """The indices broadcast to one shape and stacked in a new last axis, and that shape."""
     shape: tuple[int, ...] = ()
     for _, one in indices:
         shape = _broadcast(shape, one.shape)
@@ -168,7 +168,7 @@ def _index_put(n: AtenContext) -> AtenResults:
 
 
 def _masked_put(n: AtenContext) -> DraftOperand | None:
-    """One value wherever a mask is true."""
+    """Assign one value wherever a mask is true, else None."""
     given = n.values.get("indices")
     if not isinstance(given, tuple) or len(given) != 1 or not isinstance(given[0], OPERANDS):
         return None
@@ -207,7 +207,7 @@ def _take(n: AtenContext) -> AtenResults:
 
 @aten_op("isin")
 def _isin(n: AtenContext) -> AtenResults:
-    """Whether each element is one of a few."""
+    """Whether each element occurs in a small tensor."""
     elements, tests = n.tensor("elements"), n.tensor("test_elements")
     flat = n.emit.reshape(tests, (int(np.prod(tests.shape)),))
     same = n.emit.op("eq", n.emit.op("unsqueeze", elements, axes=(len(elements.shape),)), n.cast(flat, elements.dtype))

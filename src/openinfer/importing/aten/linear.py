@@ -1,4 +1,4 @@
-"""Products: matrices, convolutions, sums in Einstein's notation."""
+"""Products: matrix multiplication, convolution, einsum."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def _matmul(n: AtenContext) -> AtenResults:
 
 @aten_op("addmm", "baddbmm", "addmv", "addbmm")
 def _addmm(n: AtenContext) -> AtenResults:
-    """``beta * self + alpha * (a @ b)``; a product with stored weights is ``linear`` where it can be."""
+    """``beta * self + alpha * (a @ b)``; becomes ``linear`` where possible if ``b`` is a stored weight."""
     _, one, other = list(n.values)[:3]
     a, b, c = n.tensor(one), n.tensor(other), n.tensor("self")
     alpha, beta = n.real("alpha", 1.0), n.real("beta", 1.0)

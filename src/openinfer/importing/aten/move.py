@@ -21,7 +21,7 @@ def _view(n: AtenContext) -> AtenResults:
     wanted = n.ints("size") or n.ints("shape")
     known_extents = n.node.extents if len(n.node.extents) == len(wanted) else (None,) * len(wanted)
     pairs = zip(wanted, known_extents, strict=True)
-    # PyTorch has worked out what -1 is, in a shorter form than a quotient of products.
+    # PyTorch has resolved -1 already, in a shorter form than a quotient of products.
     shape = tuple(own if is_same(one, -1) and own is not None else one for one, own in pairs)
     return n.emit.reshape(n.x, resolved_shape(n.x.shape, shape, copies_zero=False))
 
@@ -59,7 +59,7 @@ def _transpose(n: AtenContext) -> AtenResults:
 
 @aten_op("squeeze", "squeeze_copy")
 def _squeeze(n: AtenContext) -> AtenResults:
-    """Axes that are not 1 stay."""
+    """Squeeze only the axes of extent 1."""
     wanted = n.axes("dim")
     dropped = tuple(one for one in wanted if is_same(n.x.shape[one], 1)) if n.rank else ()
     return n.emit.op("squeeze", n.x, axes=dropped) if dropped else n.x
@@ -76,7 +76,7 @@ def _expand(n: AtenContext) -> AtenResults:
 
 
 def expanded(n: AtenContext, x: DraftOperand, wanted: Sequence[int]) -> DraftOperand:
-    """A tensor broadcast to a shape, in which -1 keeps what is there."""
+    """Broadcast a tensor to a shape, in which -1 keeps the current extent."""
     own = (1,) * (len(wanted) - len(x.shape)) + tuple(x.shape)
     shape = tuple(one if is_same(two, -1) else two for one, two in zip(own, wanted, strict=True))
     if is_same_shape(shape, own):
@@ -94,13 +94,13 @@ def _slice(n: AtenContext) -> AtenResults:
     start, end, step = n.integer("start"), n.integer("end", _FAR), n.integer("step", 1)
     length = n.node.extents[axis]
     if is_symbolic(own) and length is not None and not is_symbolic(length) and not is_symbolic(start):
-        # PyTorch knows that the size is never too small for this: places say so, where a slice might be shorter.
+        # PyTorch knows that the size is large enough. Explicit indices record that; a slice could come out shorter.
         return n.emit.op("gather", n.x, known(np.arange(length, dtype=np.int64) * step + start), axis=axis)
     return sliced(n, n.x, axis, start, own if not is_symbolic(end) and end >= _FAR else end, step)
 
 
 def sliced(n: AtenContext, x: DraftOperand, axis: int, start: int, end: int, step: int = 1) -> DraftOperand:
-    """What lies between two places along an axis; nothing where that is all."""
+    """The slice between two positions along an axis; the tensor itself if that is all of it."""
     own = x.shape[axis]
     takes_all = is_same(end, own) or (not is_symbolic(end) and end >= span(own)[1])
     if is_same(start, 0) and is_same(step, 1) and takes_all:
@@ -156,7 +156,7 @@ def _strided_scatter(n: AtenContext, axis: int, start: int, end: int, step: int)
 
 
 def written(n: AtenContext, src: DraftOperand, axis: int, start: int, end: int) -> DraftOperand:
-    """The first argument with another tensor in place of what lies between two places."""
+    """The first argument with the slice between two positions replaced by another tensor."""
     own = n.x.shape[axis]
     start, end = (_counted_from_start(one, own) for one in (start, end))
     parts = [sliced(n, n.x, axis, 0, start), src, sliced(n, n.x, axis, end, own)]
@@ -165,7 +165,7 @@ def written(n: AtenContext, src: DraftOperand, axis: int, start: int, end: int) 
 
 
 def _counted_from_start(place: int, own: int) -> int:
-    """A place among ``own``; one that is a size, or in a size, is never beyond it."""
+    """A position counted from the start, clamped to ``own``; a symbolic position or extent is assumed in range."""
     if is_symbolic(place):
         return place
     if place < 0:
@@ -186,7 +186,7 @@ def _select_scatter(n: AtenContext) -> AtenResults:
 
 @aten_op("cat", "concat")
 def _cat(n: AtenContext) -> AtenResults:
-    """Tensors without elements say nothing, as in the first step of a cache."""
+    """Empty tensors contribute nothing, as in the first step of a cache."""
     given = [n.cast(one, n.dtype) for one in n.tensors("tensors")]
     rank = max(len(one.shape) for one in given)
     axis = n.axis(n.integer("dim"), rank)
@@ -217,7 +217,7 @@ def _split(n: AtenContext) -> AtenResults:
 
 
 def _pieces(total: int, length: int) -> tuple[int, ...]:
-    """Equal lengths; the last may be shorter."""
+    """Split a length into equal pieces; the last may be shorter."""
     whole, rest = divmod(total, max(length, 1))
     return (*(length,) * whole, *((rest,) if rest or not whole else ()))
 
@@ -232,7 +232,7 @@ def _repeat(n: AtenContext) -> AtenResults:
 
 @aten_op("repeat_interleave")
 def _repeat_interleave(n: AtenContext) -> AtenResults:
-    """Each element a number of times, one after the other."""
+    """Repeat each element a number of times in a row."""
     if n.node.overload != "self_int":
         raise Unsupported("the shape of its result depends on data")
     count = n.integer("repeats")
@@ -265,14 +265,14 @@ def _roll(n: AtenContext) -> AtenResults:
     return n.emit.reshape(n.emit.op("roll", flat, shifts=shifts, axes=(0,)), n.x.shape)
 
 
-# --- others -----------------------------------------------------------------------------------------------------------
+# --- other ops --------------------------------------------------------------------------------------------------------
 
 _MODES = {"constant": None, "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 
 
 @aten_op("pad", "constant_pad_nd")
 def _pad(n: AtenContext) -> AtenResults:
-    """Pads of the last axis come first, begin and end beside each other; negative ones cut."""
+    """Pads are (begin, end) pairs starting at the last axis; negative pads crop."""
     mode = n.text("mode", "constant")
     if mode not in _MODES:
         raise Unsupported(f"padding by {mode!r} has no translation")
@@ -285,7 +285,7 @@ def _mirrored(n: AtenContext) -> AtenResults:
 
 
 def padded(n: AtenContext, given: Sequence[int], mode: str | None, value: float) -> DraftOperand:
-    """The first argument padded as ``torch.nn.functional.pad`` says."""
+    """The first argument padded as ``torch.nn.functional.pad`` does."""
     begins, ends = [0] * n.rank, [0] * n.rank
     for place in range(len(given) // 2):
         axis = n.rank - 1 - place
@@ -315,7 +315,7 @@ def _triangle(n: AtenContext) -> AtenResults:
 
 @aten_op("unfold")
 def _unfold(n: AtenContext) -> AtenResults:
-    """Windows along an axis: their number in its place, their elements in a new last axis."""
+    """Sliding windows along an axis: the axis counts windows, a new last axis holds their elements."""
     axis, size, step = n.axis(n.integer("dimension")), n.integer("size"), n.integer("step")
     count = (_counted(n, axis) - size) // step + 1
     places = np.arange(count)[:, None] * step + np.arange(size)[None, :]

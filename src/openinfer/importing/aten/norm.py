@@ -41,7 +41,7 @@ def _rms_norm(n: AtenContext) -> AtenResults:
 
 @aten_op("batch_norm", "_native_batch_norm_legit_no_training")
 def _batch_norm(n: AtenContext) -> AtenResults:
-    """As in inference, with the statistics that are stored."""
+    """Inference mode: uses the stored statistics."""
     mean, var = n.optional("running_mean"), n.optional("running_var")
     if n.flag("training") or mean is None or var is None:
         raise Unsupported("it computes statistics as in training", "call module.eval(), and keep track_running_stats")
@@ -82,7 +82,7 @@ def _instance_norm(n: AtenContext) -> AtenResults:
 
 @aten_op("scaled_dot_product_attention")
 def _attention(n: AtenContext) -> AtenResults:
-    """A causal mask here begins with the first key; that of the language ends with the last."""
+    """PyTorch aligns a causal mask with the first key, the language with the last."""
     q, k, v, mask = n.tensor("query"), n.tensor("key"), n.tensor("value"), n.optional("attn_mask")
     if n.real("dropout_p") != 0:
         raise Unsupported("it drops values as in training", "call module.eval() before the import")
@@ -100,7 +100,7 @@ def _attention(n: AtenContext) -> AtenResults:
 
 
 def _mask(n: AtenContext, mask: DraftOperand | None, q: DraftOperand, k: DraftOperand) -> DraftOperand | None:
-    """A mask with one row for each query and one element for each key."""
+    """A mask with one row per query and one element per key."""
     if mask is None:
         return None
     lengths = (q.shape[-2], k.shape[-2])

@@ -1,4 +1,4 @@
-"""Pools and changes of resolution."""
+"""Pooling and resampling."""
 
 from math import floor
 
@@ -60,12 +60,12 @@ def _pooled(n: AtenContext, op: str, **extra: object) -> DraftOperand:
     return found if n.rank == count + 2 else n.emit.op("squeeze", found, axes=(0,))
 
 
-# --- pools that adapt -------------------------------------------------------------------------------------------------
+# --- adaptive pools ---------------------------------------------------------------------------------------------------
 
 
 @aten_op(*(f"{start}adaptive_{kind}_pool{rank}d" for start in ("", "_") for kind in ("avg", "max") for rank in _RANKS))
 def _adaptive(n: AtenContext) -> AtenResults:
-    """A result of a given size, whose windows follow from the size of the input."""
+    """A result of a given size; the windows follow from the size of the input."""
     count = _spatial(n)
     kind = "max" if "max" in word(n) else "avg"
     wanted = paired(n.ints("output_size"), count)
@@ -99,7 +99,7 @@ def _evenly(n: AtenContext, kind: str, own: tuple[int, ...], wanted: tuple[int, 
 
 
 def _largest(n: AtenContext, x: DraftOperand, axis: int, new: int) -> DraftOperand:
-    """The largest of each window along an axis, where windows have different sizes."""
+    """The maximum of each window along an axis, for windows of different sizes."""
     rows = []
     for first, last in _windows(x.shape[axis], new):
         window = n.emit.op("slice", x, starts=(first,), ends=(last,), axes=(axis,))
@@ -112,7 +112,7 @@ def _windows(old: int, new: int) -> list[tuple[int, int]]:
 
 
 def _shares(old: int, new: int) -> "np.ndarray[tuple[int, ...], np.dtype[np.float64]]":
-    """The weight of every element of the input, by element of the result."""
+    """A matrix with the weight of each input element in each element of the result."""
     found = np.zeros((new, old))
     for row, (first, last) in enumerate(_windows(old, new)):
         found[row, first:last] = 1 / (last - first)
@@ -122,7 +122,7 @@ def _shares(old: int, new: int) -> "np.ndarray[tuple[int, ...], np.dtype[np.floa
 def _along(
     n: AtenContext, x: DraftOperand, axis: int, weights: "np.ndarray[tuple[int, ...], np.dtype[np.float64]]"
 ) -> DraftOperand:
-    """A product with weights along one axis."""
+    """A product with a weight matrix along one axis."""
     order = [one for one in range(n.rank) if one != axis] + [axis]
     product = n.emit.op("matmul", n.emit.transpose(x, order), known(weights.T.astype(x.dtype.array), x.dtype))
     return n.emit.transpose(product, [order.index(one) for one in range(n.rank)])
@@ -175,7 +175,7 @@ def _upsample(n: AtenContext) -> AtenResults:
 
 @aten_op("_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa")
 def _smoothed(n: AtenContext) -> AtenResults:
-    """Sampling that takes the mean of what falls together: a product with weights along each axis."""
+    """Antialiased resampling: a product with a weight matrix along each axis."""
     own, sizes = n.x.shape[2:], n.ints("output_size")
     if any(map(is_symbolic, (*own, *sizes))) or not sizes:
         raise Unsupported("its weights depend on a size", FIX)
@@ -195,7 +195,7 @@ def _scaled(old: int, scale: float) -> int:
 
 
 def _scales(n: AtenContext, count: int) -> tuple[float, ...] | None:
-    """The scales that were asked for, where all are given: they decide which elements are neighbours."""
+    """The requested scales, if all are given: they decide which elements are neighbours."""
     names = ("scales_d", "scales_h", "scales_w")[-count:]
     given = [n.values.get(name, n.values.get("scales") if count == 1 else None) for name in names]
     return tuple(float(one) for one in given) if all(isinstance(one, int | float) for one in given) else None

@@ -1,4 +1,4 @@
-"""Whole-sequence LSTM, GRU and RNN: a loop over time with a cell, for each layer and direction."""
+"""Whole-sequence LSTM, GRU and RNN: a loop over time around a cell, for each layer and direction."""
 
 from dataclasses import dataclass
 
@@ -43,7 +43,7 @@ def _recurrent(n: AtenContext) -> AtenResults:
 
 
 def _layers(n: AtenContext) -> list[list[_Direction]]:
-    """The directions of every layer, with their weights in the order of the list."""
+    """The directions of every layer, with their weights in the order of the parameter list."""
     initial = n.tensors("hx") if word(n) == "lstm" else (n.tensor("hx"),)
     params = list(n.tensors("params"))
     has_biases, count = n.flag("has_biases", default=True), 2 if n.flag("bidirectional") else 1
@@ -64,7 +64,7 @@ def _layers(n: AtenContext) -> list[list[_Direction]]:
 
 
 def _sequence(n: AtenContext, x: DraftOperand, own: _Direction) -> tuple[DraftOperand, list[DraftOperand]]:
-    """All outputs [T, B, H] and the last states of one direction."""
+    """All outputs [T, B, H] and the final states of one direction."""
     cell, activation = _CELLS[word(n)], "relu" if word(n) == "rnn_relu" else None
     length, batch, hidden = x.shape[0], x.shape[1], own.states[0].shape[-1]
     if is_same(length, 1):

@@ -1,4 +1,4 @@
-"""Reductions, running sums, and orders."""
+"""Reductions, running sums and sorting."""
 
 from math import inf
 
@@ -17,7 +17,7 @@ def _reduce(n: AtenContext) -> AtenResults:
 
 
 def reduced(n: AtenContext, op: str, x: DraftOperand, **params: object) -> DraftOperand:
-    """A reduction over the axes ``dim``; a scalar stays as it is."""
+    """A reduction over the axes ``dim``; a scalar counts as a vector of one element."""
     axes = n.axes("dim")
     keep = n.flag("keepdim") or None
     if not axes:
@@ -43,7 +43,7 @@ def _extremes(n: AtenContext, kind: str) -> DraftOperand:
 
 @aten_op("max", "min")
 def _max(n: AtenContext) -> AtenResults:
-    """Of two tensors, of all elements, or along an axis with positions."""
+    """The extreme of two tensors, of all elements, or along an axis with indices."""
     if n.has("other"):
         return binary(n, word(n))
     if not n.has("dim"):
@@ -123,7 +123,7 @@ def _sort(n: AtenContext) -> AtenResults:
 
 @aten_op("_cdist_forward")
 def _distances(n: AtenContext) -> AtenResults:
-    """Of every row of one matrix to every row of another."""
+    """The distance of every row of one matrix to every row of another."""
     one, other, power = n.tensor("x1"), n.tensor("x2"), n.real("p", 2.0)
     if power not in (1, 2):
         raise Unsupported(f"distances by the power {power} have no translation")

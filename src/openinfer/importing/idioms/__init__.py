@@ -1,7 +1,7 @@
-"""Patterns of elementary ops that are one op here: norms, activations, attention, and what weights can take in.
+"""Rewrites patterns of elementary ops as single ops: norms, activations, attention, and ops that fold into weights.
 
-A rule looks at one op and those that lead to it. It gives the steps that replace the op, the last with the same
-results, or None. What the pattern was made of goes when nothing reads it any more.
+A rule looks at one op and those that lead to it. It returns the steps that replace the op, the last with the same
+results, or None. The ops of the pattern are removed once their results are unused.
 """
 
 from collections.abc import Callable
@@ -31,11 +31,11 @@ ROUNDS: tuple[tuple[IdiomRule, ...], ...] = (
     (scaled_norm, hard_swish, conv_bias, sdpa, grouped),
     (shifted_norm, folded_batch_norm, joined_moves),
 )
-"""Rules that are tried together; later ones build on what earlier ones found."""
+"""Rules that are tried together; later rounds build on what earlier ones found."""
 
 
 def with_idioms(draft: Draft) -> Draft:
-    """The draft with the patterns that it has written as one op each."""
+    """The draft with each recognised pattern replaced by one op."""
     draft = _without(draft, neutral)
     for rules in ROUNDS:
         draft = cleaned(draft)
@@ -45,14 +45,14 @@ def with_idioms(draft: Draft) -> Draft:
 
 
 def without_neutral_integers(draft: Draft) -> Draft:
-    """The draft without sums and products that leave integers as they are, outside of loops."""
+    """The draft without neutral integer sums and products, outside of loops."""
     return without_dead(_without(draft, neutral_integers))
 
 
 def _without(draft: Draft, rule: Callable[[Matches, DraftOp], DraftOperand | None]) -> Draft:
-    """The draft without ops that leave an operand as it is, as a rule says."""
+    """The draft without the ops that, according to a rule, leave an operand unchanged."""
     matches = Matches(draft)
-    changing = {id(state.memory) for state in draft.states} | changing_values(draft)  # another name for one is a copy
+    changing = {id(state.memory) for state in draft.states} | changing_values(draft)  # an op on these is a copy
     renamed: dict[int, DraftOperand] = {}
     steps: list[DraftStep] = []
     for step in draft.steps:

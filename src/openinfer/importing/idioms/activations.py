@@ -1,4 +1,4 @@
-"""Activations that exporters write out: silu, gelu, hard_swish and so on."""
+"""Activations that exporters decompose: silu, gelu, hard_swish and so on."""
 
 from math import pi, sqrt
 
@@ -53,7 +53,7 @@ def hard_sigmoid(matches: Matches, root: DraftOp) -> IdiomRewrite:
 
 
 def gelu(matches: Matches, root: DraftOp) -> IdiomRewrite:
-    """``x / 2 * (1 + erf(x / sqrt(2)))``, or its approximation by tanh, with the factors in any order."""
+    """``x / 2 * (1 + erf(x / sqrt(2)))`` or its tanh approximation, with the factors in any order."""
     if root.op != "mul":
         return None
     factor, operands = _factors(matches, root)
@@ -76,7 +76,7 @@ _DEEPEST_PRODUCT = 6
 
 
 def _factors(matches: Matches, step: DraftOp, depth: int = 0) -> tuple[float, list[DraftOperand]]:
-    """The numbers and the other operands that are multiplied, through products that nothing else reads."""
+    """The constant factor and the other operands of a product, through inner products that nothing else reads."""
     total, found = 1.0, []
     one, other = pair(step)
     for operand, is_divisor in ((one, False), (other, step.op == "div")):
@@ -96,7 +96,7 @@ def _factors(matches: Matches, step: DraftOp, depth: int = 0) -> tuple[float, li
 
 
 def _curve(matches: Matches, curve: DraftOperand, x: DraftOperand) -> str | None:
-    """Which curve this is of x."""
+    """Which gelu curve of x this is: ``none`` for erf, ``tanh``, or None."""
     erf = matches.inner(curve, "erf")
     if erf is not None:
         scaled = matches.inner(first(erf), "mul", "div")

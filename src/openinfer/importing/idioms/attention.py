@@ -1,4 +1,4 @@
-"""Attention that exporters write out, and rotary embeddings."""
+"""Attention that exporters decompose, and rotary embeddings."""
 
 from math import sqrt
 
@@ -33,7 +33,7 @@ def sdpa(matches: Matches, root: DraftOp) -> IdiomRewrite:
 
 
 def _softmax(matches: Matches, weights: DraftOperand) -> DraftOp | None:
-    """The softmax, also behind a guard that makes 0 of rows without a key."""
+    """The softmax, also behind a guard that zeroes rows without keys."""
     guard = matches.inner(weights, "where")
     if guard is None:
         return matches.inner(weights, "softmax")
@@ -45,7 +45,7 @@ def _softmax(matches: Matches, weights: DraftOperand) -> DraftOp | None:
 
 
 def _scaled_product(matches: Matches, scores: DraftOperand) -> tuple[DraftOp | None, float]:
-    """The product of queries and keys, and the number it is multiplied with."""
+    """The product of queries and keys, and its constant factor."""
     step = matches.inner(scores, "mul", "div")
     if step is not None:
         value, factor = pair(step)
@@ -85,7 +85,7 @@ def _attention(
 
 
 def _ungrouped(matches: Matches, operand: DraftOperand) -> DraftOperand | None:
-    """Keys or values before each of their heads was repeated for a group of queries."""
+    """Keys or values before their heads were repeated for groups of queries, else None."""
     reshape = matches.maker(operand, "reshape")
     repeated = None if reshape is None else matches.maker(first(reshape), "expand")
     longer = None if repeated is None else matches.maker(first(repeated), "unsqueeze", "reshape")
@@ -103,7 +103,7 @@ def _ungrouped(matches: Matches, operand: DraftOperand) -> DraftOperand | None:
 
 
 def grouped(matches: Matches, root: DraftOp) -> IdiomRewrite:
-    """Attention whose keys and values are heads repeated for groups of queries, which the op does itself."""
+    """Attention on keys and values with heads repeated for groups of queries; the op repeats them itself."""
     if root.op != "sdpa":
         return None
     q, k, v, *rest = root.inputs
@@ -117,7 +117,7 @@ def grouped(matches: Matches, root: DraftOp) -> IdiomRewrite:
 
 
 def _unscaled(matches: Matches, operand: DraftOperand) -> tuple[DraftOperand, float]:
-    """An operand without the number that it is multiplied with."""
+    """An operand without its constant factor, and that factor."""
     step = matches.inner(operand, "mul", "div")
     if step is not None:
         value, factor = pair(step)
@@ -128,7 +128,7 @@ def _unscaled(matches: Matches, operand: DraftOperand) -> tuple[DraftOperand, fl
 
 
 def _keys(matches: Matches, operand: DraftOperand, root: DraftOp, steps: list[DraftStep]) -> DraftOperand | None:
-    """The keys whose last two axes are exchanged here; the rest of a transpose stays one."""
+    """The keys before their last two axes were swapped; the rest of a transpose stays a transpose."""
     step = matches.maker(operand, "transpose")
     if step is None:
         return None
@@ -151,8 +151,8 @@ def rope(matches: Matches, root: DraftOp) -> IdiomRewrite:
     """``x * cos + rotated(x) * sin``, where cos and sin repeat their first half."""
     if root.op != "add":
         return None
-    for plain, turned in orders(root):
-        left, right = matches.inner(plain, "mul"), matches.inner(turned, "mul")
+    for cos_term, sin_term in orders(root):
+        left, right = matches.inner(cos_term, "mul"), matches.inner(sin_term, "mul")
         if left is None or right is None:
             continue
         for x, cos in orders(left):
@@ -217,7 +217,7 @@ _SAME_LAST = ("cos", "sin", "mul", "cast", "unsqueeze", "gather", "reshape", "sl
 
 
 def _repeats(matches: Matches, operand: DraftOperand, depth: int) -> bool:
-    """Whether the second half of the last axis is the first again: it comes from a concatenation with itself."""
+    """Whether the second half of the last axis repeats the first: it comes from a concatenation with itself."""
     for _ in range(16):
         joined = matches.maker(operand, "concat")
         if joined is not None:
@@ -235,7 +235,7 @@ def _repeats(matches: Matches, operand: DraftOperand, depth: int) -> bool:
 
 
 def _keeps_last(step: DraftOp, depth: int) -> bool:
-    """Whether an op does the same to all elements of the last axis, or leaves that axis as it is."""
+    """Whether an op treats all elements of the last axis alike or leaves that axis unchanged."""
     source = first(step)
     if not source.shape or not is_same(source.shape[-1], depth):
         return False

@@ -1,4 +1,4 @@
-"""Products of values that were dequantized for them: products of the codes themselves, exact in i32, scaled behind."""
+"""Products of dequantized values become products of the codes, exact in i32, with a scale applied to the result."""
 
 from dataclasses import dataclass
 
@@ -22,14 +22,14 @@ from openinfer.loops.dim import is_symbolic
 I8, I32, F32 = (DTYPES[name] for name in ("i8", "i32", "f32"))
 _CONVOLUTIONS = ("conv1d", "conv2d", "conv3d")
 _MOST_FACTORS = 1 << 16
-"""More products of 8-bit codes than this could leave i32."""
+"""Sums of more products of 8-bit codes than this could overflow i32."""
 _WHOLE = 1e-3
-"""How far a bias may be from a whole number of steps."""
+"""How far a bias, in steps of the product, may be from a whole number."""
 
 
 @dataclass(frozen=True)
 class _Codes:
-    """Codes of 8 bits of one scale, and the code that stands for 0."""
+    """8-bit codes with one scale, and their zero point."""
 
     values: DraftOperand
     scale: float
@@ -37,7 +37,7 @@ class _Codes:
 
 
 def integer_product(matches: Matches, root: DraftOp) -> IdiomRewrite:
-    """A product of codes that were made real numbers for it: one of the codes, in i32, and a scale for its result."""
+    """A product of dequantized codes: replaced by a product of the codes in i32 and a scale for its result."""
     if root.op not in (*_CONVOLUTIONS, "linear", "matmul") or root.outputs[0].dtype is not F32:
         return None
     codes = _codes_of(matches, first(root))
@@ -50,7 +50,7 @@ def integer_product(matches: Matches, root: DraftOp) -> IdiomRewrite:
 
 
 def _codes_of(matches: Matches, operand: DraftOperand) -> _Codes | None:
-    """What a value was dequantized from."""
+    """The codes that a value was dequantized from, else None."""
     step = matches.maker(operand, "dequantize")
     if step is None or len(step.inputs) < 2:
         return None
@@ -61,7 +61,7 @@ def _codes_of(matches: Matches, operand: DraftOperand) -> _Codes | None:
 
 
 def _of_both(matches: Matches, root: DraftOp, left: _Codes) -> IdiomRewrite:
-    """Both factors are computed: without zero points, and with codes of one dtype."""
+    """Both factors are computed: neither may have a zero point, and both must be i8."""
     right = _codes_of(matches, pair(root)[1])
     depth = left.values.shape[-1]
     if root.op != "matmul" or right is None or left.point or right.point or is_symbolic(depth):
@@ -74,7 +74,7 @@ def _of_both(matches: Matches, root: DraftOp, left: _Codes) -> IdiomRewrite:
 
 
 def _with_weights(root: DraftOp, x: _Codes, weights: QuantizedCodes) -> IdiomRewrite:
-    """The second factor is stored: its codes become those of the graph, and its sums part of the bias."""
+    """The second factor is stored: its codes become the weights of the graph, and its sums part of the bias."""
     values, axis = weights.values, 0
     if root.op == "matmul":
         if root.params or values.ndim != 2:
@@ -106,7 +106,7 @@ def _with_weights(root: DraftOp, x: _Codes, weights: QuantizedCodes) -> IdiomRew
 
 
 def _signed(x: _Codes, like: DraftOp, steps: list[DraftStep]) -> tuple[DraftOperand, int]:
-    """The codes as i8: those of u8 are 128 less, and so is their zero point."""
+    """The codes as i8: u8 codes are shifted down by 128, and so is their zero point."""
     if x.values.dtype is I8:
         return x.values, x.point
     flipped = new("xor", [x.values, known(np.uint8(128))], {}, like)
@@ -118,7 +118,7 @@ def _signed(x: _Codes, like: DraftOp, steps: list[DraftStep]) -> tuple[DraftOper
 def _padded(
     root: DraftOp, source: DraftOperand, point: int, steps: list[DraftStep]
 ) -> tuple[DraftOperand, dict[str, DraftParam]]:
-    """Codes with zero points around them, where the convolution would put zeros."""
+    """Codes padded explicitly with the zero point, where the convolution would pad with zeros."""
     given, count = dict(root.params), len(source.shape) - 2
     pads = params(root)["pads"]
     pads = pads * (2 * count) if len(pads) == 1 else pads
@@ -130,17 +130,17 @@ def _padded(
 
 
 def _whole(bias: Array, scales: Array) -> Array | None:
-    """A bias in steps of the product, if these are whole numbers."""
+    """A bias in steps of the product if those are whole numbers, else None."""
     found = bias.astype(np.float64) / np.where(scales == 0, 1, scales).astype(np.float64)
     near = np.round(found)
     if not np.all(np.isfinite(found)) or np.abs(near).max(initial=0) >= 1 << 30:
         return None
-    allowed = _WHOLE + np.abs(near) * 2.0**-21  # what floats of 24 bits leave of a whole number
+    allowed = _WHOLE + np.abs(near) * 2.0**-21  # the rounding error of a whole number in floats of 24 bits
     return near.astype(np.int64) if np.all(np.abs(found - near) <= allowed) else None
 
 
 def _scaled(root: DraftOp, product: DraftOp, scales: Array, bias: KnownTensor | None) -> list[DraftStep]:
-    """The result in real numbers, with a bias that is no whole number of steps."""
+    """The result in real numbers, plus a bias that is not a whole number of steps."""
     rank = len(root.outputs[0].shape)
     axis = 1 if root.op in _CONVOLUTIONS else rank - 1
     given = {"axis": axis} if scales.ndim and axis else {}

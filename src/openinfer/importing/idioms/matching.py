@@ -1,4 +1,4 @@
-"""What patterns are found with: who computes a value, who reads it, which numbers are known."""
+"""Lookups for pattern matching: the producer of a value, its readers, and known numbers."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -24,7 +24,7 @@ from openinfer.ops import OPS, Call, complete, infer
 
 
 class Matches:
-    """One draft as patterns see it."""
+    """One draft, indexed for pattern matching."""
 
     def __init__(self, draft: Draft) -> None:
         self._makers: dict[int, DraftOp] = {}
@@ -35,42 +35,42 @@ class Matches:
                 self._makers.update((id(one), step) for one in step.outputs)
 
     def maker(self, operand: DraftOperand | None, *ops: str) -> DraftOp | None:
-        """The op that computes a value, if it is one of these."""
+        """The op that computes a value, if it is one of these ops."""
         found = None if operand is None else self._makers.get(id(operand))
         return found if found is not None and found.op in ops else None
 
     def inner(self, operand: DraftOperand | None, *ops: str) -> DraftOp | None:
-        """The same, if nothing else reads the value: it can go when the pattern does."""
+        """Like ``maker``, but only if nothing else reads the value, so that it can be removed with the pattern."""
         found = self.maker(operand, *ops)
         return found if found is not None and self._reads[id(operand)] == 1 else None
 
     def reads(self, operand: DraftOperand) -> int:
-        """How often a value is read."""
+        """The number of times a value is read."""
         return self._reads[id(operand)]
 
 
 def number(operand: DraftOperand | None) -> float | None:
-    """The number that a known tensor of one element is."""
+    """The value of a known tensor with one element, else None."""
     if not isinstance(operand, KnownTensor) or operand.has_sizes or operand.array.size != 1:
         return None
     return float(operand.array.reshape(-1)[0])
 
 
 def is_known_as(operand: DraftOperand | None, wanted: int) -> bool:
-    """Whether all elements of a known tensor are this number."""
+    """Whether all elements of a known tensor equal this number."""
     if not isinstance(operand, KnownTensor) or operand.has_sizes or operand.array.size > 4096:
         return False
     return operand.array.size > 0 and bool(np.all(operand.array == wanted))
 
 
 def is_near(value: float | None, wanted: float, dtype: DType) -> bool:
-    """Whether a number is what a file of this dtype stores for another: six digits, or as many as small floats have."""
+    """Whether a number is another as files of this dtype store it: six digits, or the precision of small floats."""
     tolerance = 2e-5 if dtype.bits >= 32 else 1e-3 if dtype.name == "f16" else 1e-2
     return value is not None and abs(value - wanted) <= tolerance * abs(wanted)
 
 
 def params(step: DraftOp) -> dict[str, DraftParam]:
-    """All parameters of an op, with the defaults of those that are not written."""
+    """All parameters of an op, including defaults."""
     return complete(OPS[step.op], dict(step.params))
 
 
@@ -90,13 +90,13 @@ def pair(step: DraftOp) -> tuple[DraftOperand, DraftOperand]:
 
 
 def orders(step: DraftOp) -> Iterable[tuple[DraftOperand, DraftOperand]]:
-    """The inputs of a commutative op, both ways round."""
+    """The inputs of a commutative op, in both orders."""
     one, other = pair(step)
     return ((one, other), (other, one))
 
 
 def made(op: str, inputs: Sequence[DraftOperand | None], given: dict[str, DraftParam], like: DraftOp) -> DraftOp:
-    """A new op with the result of another."""
+    """A new op that takes over the results of another."""
     written = {
         name: value
         for name, value in given.items()
@@ -106,7 +106,7 @@ def made(op: str, inputs: Sequence[DraftOperand | None], given: dict[str, DraftP
 
 
 def new(op: str, inputs: Sequence[DraftOperand | None], given: dict[str, DraftParam], like: DraftOp) -> DraftOp:
-    """A new op with a result of its own."""
+    """A new op with new results."""
     record = OPS[op]
     types = [None if one is None else one.type for one in inputs]
     types += [None] * (len(record.signature.inputs) - len(types))
@@ -116,7 +116,7 @@ def new(op: str, inputs: Sequence[DraftOperand | None], given: dict[str, DraftPa
 
 
 def fits(step: DraftOp) -> bool:
-    """Whether an op takes these operands and gives exactly the results it is to give."""
+    """Whether an op accepts its operands and infers exactly its declared results."""
     record = OPS[step.op]
     types: list[Any] = [None if one is None else one.type for one in step.inputs]
     types += [None] * (len(record.signature.inputs) - len(types))
@@ -133,7 +133,7 @@ def fits(step: DraftOp) -> bool:
 
 
 def last_axis_only(step: DraftOp) -> bool:
-    """Whether a reduction keeps its shape and goes over the last axis."""
+    """Whether a reduction runs over the last axis and keeps it."""
     given = params(step)
     rank = len(first(step).shape)
     return (
@@ -144,13 +144,13 @@ def last_axis_only(step: DraftOp) -> bool:
 
 
 def is_vector(operand: DraftOperand, length: int) -> bool:
-    """Whether an operand has one element for each of the last axis, and no other extent but 1."""
+    """Whether an operand has one element per element of the last axis, and no other extent but 1."""
     shape = operand.shape
     return bool(shape) and is_same(shape[-1], length) and all(is_same(one, 1) for one in shape[:-1])
 
 
 def flat(operand: DraftOperand, like: DraftOp, steps: list[DraftStep]) -> DraftOperand:
-    """A vector without axes of extent 1 in front."""
+    """A vector without leading axes of extent 1."""
     if len(operand.shape) == 1:
         return operand
     if isinstance(operand, KnownTensor):

@@ -1,4 +1,4 @@
-"""Ops that change nothing, and moves that follow one another."""
+"""Removes neutral ops and merges consecutive moves."""
 
 from openinfer.importing.draft import DraftOp, DraftOperand
 from openinfer.importing.idioms.activations import IdiomRewrite
@@ -9,19 +9,19 @@ _NEUTRAL = {"add": 0, "sub": 0, "mul": 1, "div": 1, "and": 1, "or": 0}
 
 
 def neutral(matches: Matches, root: DraftOp) -> DraftOperand | None:
-    """The operand that an op leaves as it is: a sum with 0, a product with 1, a shape that it has already."""
+    """The operand that an op leaves unchanged: a sum with 0, a product with 1, a reshape to the same shape."""
     if root.op in ("reshape", "expand"):
         return first(root) if is_same_shape(first(root).shape, root.outputs[0].shape) else None
     wanted, kind = _NEUTRAL.get(root.op), root.outputs[0].dtype.kind
     if wanted is None or len(root.inputs) != 2 or (root.op == "and" and kind != "bool"):
         return None
     if kind not in ("float", "bool") or (root.op == "add" and kind == "float"):
-        return None  # -0 + 0 is 0; integers differ from layer to layer
+        return None  # -0 + 0 is 0; integers may be neutral in one layer and not in the next
     return _left_by(matches, root, wanted)
 
 
 def neutral_integers(matches: Matches, root: DraftOp) -> DraftOperand | None:
-    """The integers that an op leaves as they are: zero points differ from layer to layer, and may be 0 or 1 in one."""
+    """The integers that an op leaves unchanged: zero points differ between layers and may be 0 or 1 in some."""
     wanted, kind = _NEUTRAL.get(root.op), root.outputs[0].dtype.kind
     if wanted is None or len(root.inputs) != 2 or kind not in ("int", "uint") or root.op in ("and", "or"):
         return None
@@ -34,7 +34,7 @@ def neutral_integers(matches: Matches, root: DraftOp) -> DraftOperand | None:
 
 
 def _left_by(matches: Matches, root: DraftOp, wanted: int) -> DraftOperand | None:
-    """The operand beside one that is a number throughout."""
+    """The operand next to one whose elements all equal ``wanted``."""
     one, other = root.inputs
     pairs = [(one, other)] if root.op in ("sub", "div") else [(one, other), (other, one)]
     for kept, number in pairs:
@@ -46,7 +46,7 @@ def _left_by(matches: Matches, root: DraftOp, wanted: int) -> DraftOperand | Non
 
 
 def joined_moves(matches: Matches, root: DraftOp) -> IdiomRewrite:
-    """A transpose of a transpose, a reshape of a reshape, an unsqueeze of an unsqueeze."""
+    """Merge a transpose of a transpose, a reshape of a reshape, an unsqueeze of an unsqueeze."""
     if root.op not in ("transpose", "reshape", "unsqueeze", "squeeze"):
         return None
     inner = matches.inner(first(root), "transpose" if root.op == "transpose" else "reshape", "unsqueeze", "squeeze")
@@ -76,7 +76,7 @@ def _unsqueezed(source: DraftOperand, root: DraftOp, inner: DraftOp) -> DraftOp:
 
 
 def batched_transpose(matches: Matches, root: DraftOp) -> IdiomRewrite:
-    """The last two axes exchanged between two reshapes that only join and part the axes before them."""
+    """A swap of the last two axes between two reshapes that only merge and split the axes before them."""
     if root.op != "reshape":
         return None
     middle = matches.inner(first(root), "transpose")

@@ -1,4 +1,4 @@
-"""Normalisations that exporters write out, and those that weights can take in."""
+"""Normalisations that exporters decompose, and ops that fold into weights."""
 
 import numpy as np
 
@@ -68,7 +68,7 @@ def _checked(x: DraftOperand, found: tuple[DraftOperand, float] | None) -> tuple
 
 
 def _mean_square(matches: Matches, step: DraftOp | None) -> tuple[DraftOperand, float] | None:
-    """What is squared, and what is added, in the root of a mean of squares."""
+    """The squared value and the epsilon in the root of a mean of squares."""
     total = None if step is None else matches.inner(first(step), "add")
     if total is None:
         return None
@@ -86,7 +86,7 @@ def _mean_square(matches: Matches, step: DraftOp | None) -> tuple[DraftOperand, 
 
 
 def scaled_norm(matches: Matches, root: DraftOp) -> IdiomRewrite:
-    """A norm without weights, times a vector: the norm's gamma."""
+    """A norm without weights times a vector, which becomes its gamma."""
     if root.op != "mul":
         return None
     for value, gamma in orders(root):
@@ -101,7 +101,7 @@ def scaled_norm(matches: Matches, root: DraftOp) -> IdiomRewrite:
 
 
 def shifted_norm(matches: Matches, root: DraftOp) -> IdiomRewrite:
-    """A norm with gamma, plus a vector: its beta."""
+    """A norm with gamma plus a vector, which becomes its beta."""
     if root.op != "add":
         return None
     for value, beta in orders(root):
@@ -115,13 +115,13 @@ def shifted_norm(matches: Matches, root: DraftOp) -> IdiomRewrite:
     return None
 
 
-# --- what weights take in ---------------------------------------------------------------------------------------------
+# --- folding into weights ---------------------------------------------------------------------------------------------
 
 _CONVOLUTIONS = ("conv1d", "conv2d", "conv3d")
 
 
 def folded_batch_norm(matches: Matches, root: DraftOp) -> IdiomRewrite:
-    """A batch norm of a convolution with known weights: other weights and another bias."""
+    """Fold a batch norm into the known weights and bias of a convolution."""
     if root.op != "batch_norm" or params(root)["axis"] != 1:
         return None
     conv = matches.inner(first(root), *_CONVOLUTIONS)
@@ -145,7 +145,7 @@ def _known(array: "np.ndarray[tuple[int, ...], np.dtype[np.float64]]", like: Kno
 
 
 def conv_bias(matches: Matches, root: DraftOp) -> IdiomRewrite:
-    """A convolution plus one number for each channel: its bias."""
+    """A convolution plus one number per channel, which becomes its bias."""
     if root.op != "add":
         return None
     for value, bias in orders(root):
@@ -161,7 +161,7 @@ def conv_bias(matches: Matches, root: DraftOp) -> IdiomRewrite:
 
 
 def linear(matches: Matches, root: DraftOp) -> IdiomRewrite:
-    """A product with a known matrix plus a known vector."""
+    """A product with a known matrix plus a known vector becomes ``linear``."""
     if root.op != "add":
         return None
     for value, bias in orders(root):

@@ -1,4 +1,4 @@
-"""Repeated layers as one loop: the same ops once, weights in prefix tables, caches with an index for the layer."""
+"""Rolls repeated layers into loops: ops appear once, weights in prefix tables, caches with a layer index."""
 
 from dataclasses import replace
 
@@ -13,9 +13,9 @@ _MOST_LOOPS = 16
 
 
 def with_loops(draft: Draft) -> Draft:
-    """The draft with its repeated layers as loops."""
+    """The draft with its repeated layers rolled into loops."""
     indices = Identifiers(step.index for step in walk(draft.steps) if isinstance(step, DraftLoop))
-    index = indices.unique("l")  # one for all: loops over layers do not contain each other
+    index = indices.unique("l")  # one for all: loops over layers do not nest
     for _ in range(_MOST_LOOPS):
         found = _with_best(draft, index)
         if found is None:
@@ -25,7 +25,7 @@ def with_loops(draft: Draft) -> Draft:
 
 
 def _with_best(draft: Draft, index: str) -> Draft | None:
-    """The draft with the loop that leaves out most and carries least, or None where there is none."""
+    """The draft with the loop that saves the most steps and carries the least, or None if there is none."""
     numbers = signatures(draft.steps)
     reads = reads_of(draft)
     best: tuple[tuple[int, ...], LoopBuilder] | None = None
@@ -45,7 +45,7 @@ def _score(repeat: Repeat, cost: LoopCost) -> tuple[int, ...]:
 
 
 def _variants(draft: Draft, numbers: list[int], repeat: Repeat) -> list[tuple[Draft, Repeat]]:
-    """The repeat as it is, and with one more window in front."""
+    """The repeat, preceded by a variant with one more window in front if there is one."""
     longer = with_first(draft.steps, numbers, repeat)
     own = [(draft, repeat)]
     if longer is not None:

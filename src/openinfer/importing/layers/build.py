@@ -1,4 +1,4 @@
-"""One loop in place of windows of steps that look alike, if what flows between them allows it."""
+"""Builds one loop from windows of equivalent steps, if the data flow between them allows it."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -36,23 +36,23 @@ from openinfer.ir.operand import Single, Slice
 from openinfer.loops.dim import is_same_shape
 
 BodyPlace = tuple[int, int]
-"""A step of the body, and which of its results."""
+"""A step of the body, and the position of one of its results."""
 
 
 class _NoLoopError(Exception):
-    """What flows between the windows is not what a loop can carry."""
+    """The data flow between the windows does not fit a loop."""
 
 
 @dataclass(frozen=True)
 class LoopCost:
-    """How many values a loop carries, and how many of its weights have no common name."""
+    """The number of values that a loop carries, and of weights that have no common name."""
 
     carried: int
     nameless: int
 
 
 class LoopBuilder:
-    """Tries to make one loop of windows."""
+    """Tries to build one loop from windows."""
 
     def __init__(self, draft: Draft, reads: DraftReads, repeat: Repeat) -> None:
         self._draft = draft
@@ -76,7 +76,7 @@ class LoopBuilder:
         self._index = "l"
 
     def plan(self, index: str) -> LoopCost | None:
-        """What a loop would cost, or None where there cannot be one."""
+        """The cost of a loop, or None if none can be built."""
         self._index = index
         try:
             self._joint = [self._joined(at) for at in range(len(self._windows[0]))]
@@ -92,7 +92,7 @@ class LoopBuilder:
         return LoopCost(len(self._initial) + len(self._collected) + len(self._stacks), nameless)
 
     def build(self) -> Draft:
-        """The draft with the loop that was planned; what its values are called is set."""
+        """The draft with the planned loop; sets the hints of the loop's values."""
         hints = list(self._hints())
         before = [*map(self._with_layers, self._draft.steps[: self._start]), *self._starts()]
         before += [DraftDeclare(value) for value in self._collected.values()]
@@ -130,7 +130,7 @@ class LoopBuilder:
         return first
 
     def _layered(self, steps: Sequence[DraftStep]) -> DraftTable:
-        """One table for those of all windows, with an index for the layer."""
+        """Merge the tables of all windows into one with a layer index."""
         tables = [step.table for step in steps if isinstance(step, DraftRead | DraftWrite)]
         known = [self._tables.get(id(one)) for one in tables]
         if known[0] is not None and all(one is known[0] for one in known):
@@ -144,7 +144,7 @@ class LoopBuilder:
         return made
 
     def _with_layers(self, step: DraftStep) -> DraftStep:
-        """A step outside of the loop that reads or writes the table of one layer."""
+        """A step outside of the loop, with the table of one layer replaced by the merged one."""
         if not isinstance(step, DraftRead | DraftWrite):
             return step
         joined = self._tables.get(id(step.table))
@@ -154,7 +154,7 @@ class LoopBuilder:
         return replace(step, table=joined, layer=str(numbers.index(id(step.table))))
 
     def _operand(self, column: Sequence[DraftOperand | None]) -> DraftOperand | None:
-        """The operand that stands for one of each window."""
+        """The operand that stands for a column with one operand per window."""
         first = column[0]
         if first is None:
             return None
@@ -183,7 +183,7 @@ class LoopBuilder:
         return self._carried((previous[1], previous[2]), bases[0])
 
     def _layer_of(self, bases: Sequence[DraftOperand]) -> DraftOperand:
-        """The layer of values from outside, of which each window reads its own: they are stacked before the loop."""
+        """The layer of values from outside, where each window reads its own: they are stacked before the loop."""
         values = [one for one in bases if isinstance(one, DraftValue)]
         if len(values) != len(bases) or len({id(one) for one in bases}) != len(bases):
             raise _NoLoopError
@@ -208,7 +208,7 @@ class LoopBuilder:
         return self._variables[place]
 
     def _known(self, column: Sequence[KnownTensor]) -> DraftOperand:
-        """A constant that all windows share, or a family with one for each."""
+        """A constant that all windows share, or a family with one member per window."""
         if all(one is column[0] or np.array_equal(one.array, column[0].array) for one in column):
             return column[0]
         if any(one.has_sizes for one in column):
@@ -223,7 +223,7 @@ class LoopBuilder:
     # --- variables ------------------------------------------------------------------------------------------------
 
     def _variable(self, place: BodyPlace) -> DraftValue:
-        """What holds a value from one iteration to the next: the initial value itself where nothing else reads it."""
+        """The variable that carries a value between iterations: the initial value itself if nothing else reads it."""
         initial = self._initial.get(place)
         value = _results(self._windows[0][place[0]])[place[1]]
         if isinstance(initial, DraftValue) and self._is_only_initial(initial):
@@ -233,7 +233,7 @@ class LoopBuilder:
         )
 
     def _is_only_initial(self, value: DraftValue) -> bool:
-        """Whether an op before the windows computes a value that only the first of them reads."""
+        """Whether an op before the windows computes a value, and only the first window reads it."""
         second = self._start + len(self._windows[0])
         if not self._reads.is_computed_before(value, self._start) or self._reads.is_read_from(value, second):
             return False
@@ -243,7 +243,7 @@ class LoopBuilder:
         return _results(self._windows[number][place[0]])[place[1]]
 
     def _starts(self) -> list[DraftStep]:
-        """Declarations and initial values of variables."""
+        """The declarations and initial values of variables."""
         found: list[DraftStep] = [
             DraftOp("stack", tuple(values), (("axis", 0),), (stacked,)) for values, stacked in self._stacks
         ]
@@ -256,10 +256,10 @@ class LoopBuilder:
                 found.append(DraftCopy(initial, variable))
         return found
 
-    # --- what is read after the loop ------------------------------------------------------------------------------
+    # --- values that are read after the loop ----------------------------------------------------------------------
 
     def _read_later(self) -> set[tuple[BodyPlace, int]]:
-        """The results of windows that are read behind them, with the numbers of the windows."""
+        """The results of windows that are read after all windows, with the numbers of their windows."""
         found = set()
         for number, window in enumerate(self._windows):
             for at, step in enumerate(window):
@@ -281,7 +281,7 @@ class LoopBuilder:
     def _outside(
         self, later: set[tuple[BodyPlace, int]], collected: dict[BodyPlace, DraftValue]
     ) -> dict[int, DraftOperand]:
-        """What stands for the results of windows outside of the loop."""
+        """The replacements for the results of windows outside of the loop."""
         found: dict[int, DraftOperand] = {}
         for place, number in later:
             value = self._result(number, place)
@@ -296,7 +296,7 @@ class LoopBuilder:
     # --- the body -------------------------------------------------------------------------------------------------
 
     def _body(self, steps: Sequence[DraftStep], collected: dict[BodyPlace, DraftValue]) -> list[DraftStep]:
-        """The steps of the loop: results that are variables are written where nothing reads the old value any more."""
+        """The steps of the loop; a carried result is written in place where the old value is dead."""
         renamed: dict[int, DraftOperand] = {}
         direct = {place for place in self._variables if self._is_written_in_place(steps, place)}
         found: list[DraftStep] = []
@@ -324,29 +324,29 @@ class LoopBuilder:
         return found
 
     def _is_written_in_place(self, steps: Sequence[DraftStep], place: BodyPlace) -> bool:
-        """Whether nothing reads what a variable was once its new value is computed."""
+        """Whether the old value of a variable is dead once its new value is computed."""
         variable = self._variables[place]
         return all(base_of(one) is not variable for step in steps[place[0] + 1 :] for one in operands(step))
 
     def _hints(self) -> Iterator[tuple[DraftValue, str]]:
-        """Values of the body, and what those of all windows have in common in their names."""
+        """The values of the body, each with what its names in all windows have in common."""
         numbers = range(len(self._windows))
         for at, step in enumerate(self._windows[0]):
             for which, value in enumerate(_results(step)):
                 yield value, common_name([self._result(number, (at, which)).hint for number in numbers])
 
     def _origin(self, number: int) -> NodeOrigin:
-        """The first node of a window."""
+        """The origin of the first op of a window."""
         found = (step.origin for step in self._windows[number] if isinstance(step, DraftOp))
         return next(found, NodeOrigin())
 
     def _comment(self) -> str:
-        """The first and the last window, by their first nodes."""
+        """The first and last windows, by their first nodes."""
         first, last = self._origin(0).node, self._origin(-1).node
         return f"from {first} to {last}" if first and last else ""
 
     def _name(self) -> str:
-        """What the layers are called: the word before their number in the names of nodes."""
+        """The name of the loop: the word before the layer number in the names of nodes."""
         names = [step.origin.node for step in (window[0] for window in self._windows) if isinstance(step, DraftOp)]
         parts = [re.findall(r"(?<![A-Za-z])([a-z][A-Za-z]{3,})[._/]?(\d+)", name) for name in names]
         for word, number in parts[0] if parts else ():
@@ -356,7 +356,7 @@ class LoopBuilder:
 
 
 def _only_in_last(later: set[tuple[BodyPlace, int]], last: int) -> list[BodyPlace]:
-    """The results that are read behind the loop of its last iteration alone."""
+    """The results of which only the last iteration's value is read after the loop."""
     others = {place for place, number in later if number != last}
     return sorted({place for place, number in later if number == last} - others)
 
@@ -394,7 +394,7 @@ def _with_outside(step: DraftStep, renamed: dict[int, DraftOperand]) -> DraftSte
 
 
 def _with_targets(step: DraftStep, renamed: dict[int, DraftOperand]) -> DraftStep:
-    """A step that writes other variables too: a loop behind may carry on what the windows computed."""
+    """A step with its write targets replaced too: a later loop may carry on a value that the windows computed."""
     match step:
         case DraftOp() if not step.declares:
             return replace(step, outputs=tuple(_target(one, renamed) for one in step.outputs))

@@ -1,4 +1,4 @@
-"""States that every layer has for itself as one persistent variable, with an index for the layer."""
+"""Merges the states of all layers into one persistent variable with a layer index."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ from openinfer.ir.operand import Single
 
 @dataclass(frozen=True)
 class _Merge:
-    """States that are stacked before a loop, and collected in it for the next step."""
+    """States that are stacked before a loop and whose next values the loop collects."""
 
     stack: DraftOp
     loop: DraftLoop
@@ -68,7 +68,7 @@ def _merges(draft: Draft) -> list[_Merge]:
 
 
 def _merge(draft: Draft, stack: DraftOp, states: tuple[DraftState, ...], loops: Sequence[DraftLoop]) -> _Merge | None:
-    """The loop that alone reads a stack of states and collects what they are next, if there is one."""
+    """The loop that is the only reader of a stack of states and collects their next values, if there is one."""
     collected = _next_values(draft, states)
     if collected is None:
         return None
@@ -83,7 +83,7 @@ def _merge(draft: Draft, stack: DraftOp, states: tuple[DraftState, ...], loops: 
 
 
 def _next_values(draft: Draft, states: Sequence[DraftState]) -> DraftValue | None:
-    """What holds the next value of each state, one behind the other."""
+    """The value that holds the next values of all states in order, else None."""
     stores = {id(step.state): step.src for step in draft.steps if isinstance(step, DraftStore)}
     sources = [stores.get(id(state.memory)) for state in states]
     bases = {id(one.base) for one in sources if isinstance(one, DraftPart)}
@@ -99,7 +99,7 @@ def _is_of_layer(operand: DraftOperand, index: str) -> bool:
 
 
 def _is_alone(draft: Draft, merge: _Merge) -> bool:
-    """Whether nothing but the stack reads the states, nothing but the loop the stack, nothing but stores the rest."""
+    """Whether only the stack reads the states, only the loop the stack, and only the stores the collected values."""
     reads = Counter(id(base_of(one)) for step in walk(draft.steps) for one in operands(step))
     reads.update(id(base_of(port.operand)) for port in draft.outputs)
     inside = [one for step in walk(merge.loop.body) for one in operands(step) if base_of(one) is merge.stacked]
@@ -112,7 +112,7 @@ def _is_alone(draft: Draft, merge: _Merge) -> bool:
 
 
 def _reads_another(merge: _Merge, taken: set[int]) -> bool:
-    """Whether a next value is a state as it was, which a write before might have changed."""
+    """Whether a next value is the old value of a state, which an earlier write may have changed."""
     copies = (step for step in merge.loop.body if isinstance(step, DraftCopy) and base_of(step.dst) is merge.collected)
     return any(id(base_of(copy.src)) in taken for copy in copies)
 
@@ -149,7 +149,7 @@ def _in_place(step: DraftStep, merge: _Merge, memory: DraftValue) -> DraftStep:
 
 
 def _initial(merge: _Merge, hint: str) -> KnownTensor | None:
-    """The first values of all layers, if one of them is not zero."""
+    """The initial values of all layers, or None if all are zero."""
     first = merge.states[0].memory
     assert isinstance(first, DraftValue)
     if all(state.initial is None or not np.any(state.initial.array) for state in merge.states):

@@ -1,4 +1,4 @@
-"""Where the values of a draft are computed and last read, so that every way to cut it into layers asks only once."""
+"""Records where the values of a draft are computed and last read, once for every way to cut it into layers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,22 +8,22 @@ from openinfer.importing.draft import Draft, DraftOp, DraftOperand, base_of, ope
 
 @dataclass(frozen=True)
 class DraftReads:
-    """Of values by their identity: the last step that reads each, and the op that computes it."""
+    """The last step that reads each value and the op that computes it, by the id of the value."""
 
     last: Mapping[int, int]
     computed: Mapping[int, int]
 
     def is_read_from(self, value: DraftOperand, place: int) -> bool:
-        """Whether a step at a place or behind it reads a value; outputs stand behind all steps."""
+        """Whether a step at or after a position reads a value; outputs come after all steps."""
         return self.last.get(id(value), -1) >= place
 
     def is_computed_before(self, value: DraftOperand, place: int) -> bool:
-        """Whether an op in front of a place computes a value."""
+        """Whether an op before a position computes a value."""
         return self.computed.get(id(value), place) < place
 
 
 def reads_of(draft: Draft) -> DraftReads:
-    """One pass over all steps."""
+    """Record all reads in one pass."""
     last: dict[int, int] = {}
     computed: dict[int, int] = {}
     for place, step in enumerate(draft.steps):

@@ -1,4 +1,4 @@
-"""Where the steps of a draft repeat: windows of the same ops on operands of the same types."""
+"""Finds where the steps of a draft repeat: windows of the same ops on operands of the same types."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,16 +23,16 @@ from openinfer.loops.dim import form
 
 LEAST_PERIOD = 3
 LEAST_SAVED = 8
-"""A loop that does not save so many steps is not worth its lines."""
+"""A loop that saves fewer steps is not worth it."""
 _LONGEST_PERIOD = 2000
 _MOST_COMPARED = 8_000_000
 _MOST_TRIED = 400_000
-"""How much is looked at, in steps: in models that are larger, only shorter periods and fewer windows are tried."""
+"""Search limits, in steps: in larger models only shorter periods and fewer windows are tried."""
 
 
 @dataclass(frozen=True)
 class Repeat:
-    """Steps from ``start`` on are ``count`` windows of ``period`` steps each that look alike."""
+    """The steps from ``start`` on are ``count`` equivalent windows of ``period`` steps each."""
 
     start: int
     period: int
@@ -40,12 +40,12 @@ class Repeat:
 
     @property
     def saved(self) -> int:
-        """How many steps a loop leaves out."""
+        """The number of steps that a loop saves."""
         return (self.count - 1) * self.period
 
 
 def signatures(steps: Sequence[DraftStep]) -> list[int]:
-    """A number for each step: equal where steps look alike. What cannot be in a loop has one of its own."""
+    """A number for each step, equal for equivalent steps. A step that cannot be in a loop gets a number of its own."""
     numbers: dict[Any, int] = {}
     found = []
     for place, step in enumerate(steps):
@@ -85,7 +85,7 @@ def _param(value: Any) -> Any:
 
 
 def repeats(numbers: Sequence[int]) -> list[Repeat]:
-    """The repeats that save most, the best first; several ways to cut the same steps into windows."""
+    """The repeats that save most, best first, including several ways to cut the same steps into windows."""
     found: list[Repeat] = []
     longest = min(len(numbers) // 2, _LONGEST_PERIOD, _MOST_COMPARED // max(len(numbers), 1))
     array = np.asarray(numbers)
@@ -104,7 +104,7 @@ def repeats(numbers: Sequence[int]) -> list[Repeat]:
 
 
 def _cuts(start: int, length: int, period: int) -> list[Repeat]:
-    """All the windows that a periodic run can be cut into."""
+    """All ways to cut a periodic run into windows."""
     found = []
     for offset in range(min(period, length - 2 * period + 1)):
         count = (length - offset) // period
@@ -116,9 +116,9 @@ def _cuts(start: int, length: int, period: int) -> list[Repeat]:
 def with_first(
     steps: Sequence[DraftStep], numbers: Sequence[int], repeat: Repeat
 ) -> tuple[list[DraftStep], Repeat] | None:
-    """One more window in front, in which other steps stand between those of the body: they move before it.
+    """The repeat with one more window in front; extra steps between those of its body move before the window.
 
-    Equal ops are computed once, in the first layer, which therefore has more steps than the others.
+    Equal ops are merged into the first layer, which therefore has more steps than the others.
     """
     body = list(numbers[repeat.start : repeat.start + repeat.period])
     place = repeat.start - 1

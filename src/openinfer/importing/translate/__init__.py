@@ -1,4 +1,4 @@
-"""Nodes of ONNX as ops of the language: a table of translators, one module for each family."""
+"""Lowers ONNX nodes to ops of the language: a table of translators, one module per family of ops."""
 
 from openinfer.importing.translate import (
     control,

@@ -15,31 +15,31 @@ from openinfer.importing.onnx_read import element_dtype
 from openinfer.importing.problems import Unsupported
 
 NodeResults = DraftOperand | tuple[DraftOperand | None, ...]
-"""What a node gives: one operand, or one for each output; None where it cannot, which matters if something reads it."""
+"""What a node yields: one operand, or one per output. None is an output it cannot yield, an error only if read."""
 
 
 class Subgraphs(Protocol):
-    """Who translates the graphs inside a node."""
+    """Translates the graphs inside a node."""
 
     def inline(self, graph: OnnxGraph, given: Sequence[DraftOperand]) -> tuple[DraftOperand, ...]:
-        """Translate a graph in the place where the node stands; its inputs are given."""
+        """Translate a graph with the given inputs, in place of the node."""
 
     def find(self, name: str) -> DraftOperand | None:
-        """What a name means in the graph around the node; None where it means nothing there."""
+        """The value of a name in the graph around the node, or None."""
 
     def conditional(self, node: OnnxNode) -> AbstractContextManager[None]:
-        """While the branches of a node are translated: what is refused in them may be in one that is never taken."""
+        """A context for translating branches: whatever is refused in them may be in one that is never taken."""
 
     def reported(self) -> int:
-        """How many problems were reported so far."""
+        """The number of problems reported so far."""
 
     def forget(self, reported: int) -> None:
-        """Drop the problems since then."""
+        """Drop the problems reported since then."""
 
 
 @dataclass(frozen=True)
 class NodeContext:
-    """A node with its operands in place."""
+    """A node with its operands resolved."""
 
     node: OnnxNode
     opset: int
@@ -53,14 +53,14 @@ class NodeContext:
         return self.input(0)
 
     def input(self, position: int) -> DraftOperand:
-        """An input that must be there."""
+        """A required input."""
         found = self.optional(position)
         if found is None:
             raise Unsupported(f"its input {position} is missing")
         return found
 
     def optional(self, position: int) -> DraftOperand | None:
-        """An input, or None where it is left out."""
+        """An input, or None if it is omitted."""
         return self.operands[position] if position < len(self.operands) else None
 
     @property
@@ -83,10 +83,10 @@ class NodeContext:
         return int(self._typed(name, default, int))
 
     def real(self, name: str, default: float) -> float:
-        """A float attribute; integers will do."""
+        """A float attribute; an integer is accepted."""
         found = self.node.attributes.get(name)
         value = float(found) if isinstance(found, int) else float(self._typed(name, default, float))
-        single = np.float32(value)  # which is what files store: 0.01 shall not read 0.009999999776482582
+        single = np.float32(value)  # the precision of files: 0.01 must not read 0.009999999776482582
         return float(str(single)) if float(single) == value else value
 
     def text(self, name: str, default: str) -> str:
@@ -94,7 +94,7 @@ class NodeContext:
         return str(self._typed(name, default, str))
 
     def ints(self, name: str, default: tuple[int, ...] | None = None) -> tuple[int, ...] | None:
-        """A list of integers; a list that is empty counts as one."""
+        """A list of integers; an empty list does not become the default."""
         found = self.node.attributes.get(name)
         if found is None:
             return default
@@ -117,7 +117,7 @@ class NodeContext:
         return found
 
     def graph(self, name: str) -> OnnxGraph:
-        """A graph attribute that must be there."""
+        """A required graph attribute."""
         found = self.node.attributes.get(name)
         if not isinstance(found, OnnxGraph):
             raise Unsupported(f"it has no graph {name!r}")
@@ -149,28 +149,28 @@ class NodeContext:
         return value % own if own else 0
 
     def axes(self, position: int, since: int) -> tuple[int, ...] | None:
-        """Axes that were an attribute before an opset and are an input since; None where they are left out."""
+        """Axes that are an input since an opset and were an attribute before; None if omitted."""
         if self.opset < since:
             return self.ints("axes")
         given = self.optional(position)
         return None if given is None else self.known_ints(position, "the list of axes")
 
     def known_ints(self, position: int, what: str) -> tuple[int, ...]:
-        """The integers of an input that is known; sizes among them are ``Dim``."""
+        """The integers of a known input; sizes among them are ``Dim``."""
         return integers(self.input(position), what)
 
     def known_number(self, position: int, what: str) -> Any:
-        """The number of an input that is known."""
+        """The number in a known input."""
         return number(self.input(position), what)
 
     def is_known(self, position: int) -> bool:
-        """Whether an input is there and known."""
+        """Whether an input is given and known."""
         return isinstance(self.optional(position), KnownTensor)
 
 
 Translator = Callable[[NodeContext], NodeResults]
 TABLE: dict[str, Translator] = {}
-"""The translators by op type; those of other domains than ONNX's own begin with the domain and a colon."""
+"""The translators by op type, with the domain and a colon in front unless it is ONNX's own."""
 
 
 def onnx_op(*names: str) -> Callable[[Translator], Translator]:

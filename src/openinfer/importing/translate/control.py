@@ -1,4 +1,4 @@
-"""Branches by a condition, as such or decided while importing."""
+"""Branches on a condition: resolved at import if it is known, otherwise kept as branches."""
 
 from openinfer.importing.draft import KnownTensor
 from openinfer.importing.flow import branched, require_bool
@@ -8,7 +8,7 @@ from openinfer.importing.translate.context import NodeContext, NodeResults, onnx
 
 @onnx_op("If")
 def _if(n: NodeContext) -> NodeResults:
-    """A condition that is known leaves one branch; else both become blocks."""
+    """A condition known at import selects one branch; otherwise both become blocks."""
     cond = n.x
     then_graph, else_graph = n.graph("then_branch"), n.graph("else_branch")
     if isinstance(cond, KnownTensor):

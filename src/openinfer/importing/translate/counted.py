@@ -1,4 +1,4 @@
-"""Results whose length depends on data: computed at once where they are known, else up to a bound."""
+"""Results with data-dependent lengths: folded if the inputs are known, otherwise computed up to a bound."""
 
 from collections.abc import Collection, Iterable, Iterator
 
@@ -13,12 +13,12 @@ from openinfer.importing.translate.context import NodeContext, NodeResults, onnx
 from openinfer.loops.dim import Dim, is_same, is_symbolic
 
 _COUNTED = {"NonZero": 1, "Compress": 0, "Unique": 0, "NonMaxSuppression": 0}
-"""Op types whose results have an extent that data decides, and the axis of it where no attribute says."""
+"""Op types whose results have a data-dependent extent, and its axis unless an attribute gives it."""
 BOOL = DTYPES["bool"]
 
 
 def counted_places(nodes: Iterable[OnnxNode], given_places: Collection[str] = ()) -> Iterator[str]:
-    """The extents of a graph and those inside it that data decides, as options call them."""
+    """The data-dependent extents of a graph and its subgraphs, by their names in options."""
     for node in nodes:
         if node.op in _COUNTED and not node.domain and node.outputs:
             axis = node.attributes.get("axis")
@@ -34,26 +34,26 @@ def counted_places(nodes: Iterable[OnnxNode], given_places: Collection[str] = ()
 
 
 def loop_places(node: OnnxNode) -> Iterator[str]:
-    """What options call the number of iterations of a loop: by any result, and by what it collects."""
+    """The names that options have for the trip count of a loop: by any result, and by what it collects."""
     yield from (f"{name}[iterations]" for name in node.outputs if name)
     yield from (f"{name}[0]" for name in node.outputs[max(len(node.inputs) - 2, 0) :] if name)
 
 
 def _bound(n: NodeContext, axis: int) -> int:
-    """How many entries there are at most, as the caller says."""
+    """The most entries that there can be, as the caller says."""
     found = bound_of(n, [f"{n.node.outputs[0]}[{axis}]"], "the shape of its result depends on data")
     require_outside(n)
     return found
 
 
 def require_outside(n: NodeContext) -> None:
-    """Refuse a result of which data decides the shape where its count could not be an output."""
+    """Reject a result with a data-dependent shape where its count could not be an output."""
     if n.emit.bodies.mark()[0] > 1:
         raise Unsupported("inside of a branch or loop the shape of its result depends on data")
 
 
 def bound_of(n: NodeContext, places: list[str], reason: str) -> int:
-    """The bound that the caller gives for the first of some places; the reason says what there is to be bounded."""
+    """The bound that the caller gives for the first of some places; ``reason`` says what needs a bound."""
     found = next((bound for where in places if (bound := n.emit.counts.bound(where)) is not None), None)
     if found is None:
         advice = f"give it a bound: --size '{places[0]}<=BOUND'; or fix what it depends on: --fix INPUT=VALUE"
@@ -65,14 +65,14 @@ def _all_known(n: NodeContext) -> bool:
     return all(one is None or (isinstance(one, KnownTensor) and not one.has_sizes) for one in n.operands)
 
 
-# --- entries that are chosen ------------------------------------------------------------------------------------------
+# --- selected entries -------------------------------------------------------------------------------------------------
 
 
 def _chosen(n: NodeContext, mask: DraftOperand, bound: int) -> tuple[DraftOperand, Dim]:
-    """The places where a flat mask is true, -1 behind the last: as many as the bound says.
+    """The positions where a flat mask is true, padded with -1 up to the bound.
 
-    Each goes to the place that its number is, those that are not chosen to one in front of all; a number beyond the
-    bound is an index out of range, and stops the run.
+    Each position is scattered to its ordinal, positions that are not selected to slot 0. An ordinal beyond the bound is
+    an index out of range and stops the run.
     """
     ones = n.emit.cast(mask, I64)
     numbers = n.emit.op("cumsum", ones, axis=0)
@@ -94,7 +94,7 @@ def _flat(n: NodeContext, x: DraftOperand) -> DraftOperand:
 
 @onnx_op("NonZero")
 def _non_zero(n: NodeContext) -> NodeResults:
-    """The coordinates of what is not zero, in order: [axes, entries], -1 behind the last."""
+    """The coordinates of nonzero elements, in order: [axes, entries], padded with -1."""
     if isinstance(n.x, KnownTensor) and not n.x.has_sizes:
         return known(np.asarray(np.nonzero(np.atleast_1d(n.x.array))).astype(np.int64))
     bound = _bound(n, 1)
@@ -111,7 +111,7 @@ def _non_zero(n: NodeContext) -> NodeResults:
 
 @onnx_op("Compress")
 def _compress(n: NodeContext) -> NodeResults:
-    """The slices along an axis, or the elements, where a condition is true; 0 behind the last."""
+    """The slices along an axis, or the elements, where a condition is true; padded with 0."""
     given = n.has("axis")
     axis = n.axis(n.integer("axis", 0)) if given else 0
     if _all_known(n) and isinstance(n.x, KnownTensor):
@@ -156,7 +156,7 @@ def _known_unique(n: NodeContext, x: KnownTensor) -> NodeResults:
         x.array, return_index=True, return_inverse=True, return_counts=True, axis=axis
     )
     inverse = np.asarray(inverse).reshape(-1)
-    if not n.integer("sorted", 1):  # in the order in which they come
+    if not n.integer("sorted", 1):  # in order of appearance
         order = np.argsort(first)
         values, first, counts = np.take(values, order, axis or 0), first[order], counts[order]
         inverse = np.argsort(order)[inverse]
@@ -164,7 +164,7 @@ def _known_unique(n: NodeContext, x: KnownTensor) -> NodeResults:
 
 
 def front(n: NodeContext, axis: int, end: DraftOperand) -> DraftOperand:
-    """A slice up to an end that data gives, 0 behind that."""
+    """A slice up to a data-dependent end, padded with 0."""
     bound, own = _bound(n, axis), n.x.shape[axis]
     x = n.x
     if is_symbolic(own) or bound < own:
@@ -186,7 +186,7 @@ def front(n: NodeContext, axis: int, end: DraftOperand) -> DraftOperand:
 
 @onnx_op("NonMaxSuppression")
 def _non_max_suppression(n: NodeContext) -> NodeResults:
-    """The best box of each batch and class, again and again, without what overlaps it: rows of batch, class and box."""
+    """Repeatedly take the best box per batch and class and drop what overlaps it: rows of batch, class and box."""
     boxes, scores = n.x, n.input(1)
     most = int(n.known_number(2, "the number of boxes")) if n.optional(2) is not None else 0
     if most <= 0:
@@ -236,7 +236,7 @@ def _rounds(n: NodeContext, scores: DraftOperand, rounds: int) -> tuple[DraftOpe
 
 
 def _corners(n: NodeContext) -> list[DraftOperand]:
-    """The least and the largest coordinate along both axes, [batches, boxes] each."""
+    """The lower and upper coordinates along both axes, [batches, boxes] each."""
     columns = [n.emit.op("gather", n.x, known(np.int64(place)), axis=2) for place in range(4)]
     if n.integer("center_point_box", 0):
         half = n.emit.scalar(0.5, n.x.dtype)
@@ -255,7 +255,7 @@ def _area(n: NodeContext, corners: list[DraftOperand]) -> DraftOperand:
 
 
 def _overlap(n: NodeContext, corners: list[DraftOperand], area: DraftOperand, best: DraftOperand) -> DraftOperand:
-    """The intersection of all boxes with the best ones, by their union: [batches, classes, boxes]."""
+    """The intersection over union of all boxes with the best ones: [batches, classes, boxes]."""
     zero = n.emit.scalar(0, n.x.dtype)
     shared: DraftOperand | None = None
     for place in (0, 2):
@@ -271,5 +271,5 @@ def _overlap(n: NodeContext, corners: list[DraftOperand], area: DraftOperand, be
 
 
 def _of_best(n: NodeContext, values: DraftOperand, best: DraftOperand) -> DraftOperand:
-    """A value of the best boxes, [batches, classes, 1]."""
+    """The values of the best boxes: [batches, classes, 1]."""
     return n.emit.op("unsqueeze", n.emit.op("take_along", values, best, axis=1), axes=(2,))

@@ -1,4 +1,4 @@
-"""Elementwise ops: arithmetic, comparisons, functions of one value, activations."""
+"""Elementwise ops: arithmetic, comparisons, unary functions, activations."""
 
 from functools import reduce
 from math import inf
@@ -42,7 +42,7 @@ def _identity(n: NodeContext) -> NodeResults:
 
 @onnx_op("Pow")
 def _pow(n: NodeContext) -> NodeResults:
-    """The exponent may have another dtype; that of the base is the result's."""
+    """The exponent may have another dtype; the result has that of the base."""
     base, exponent = n.x, n.input(1)
     if base.dtype.kind == "float" or exponent.dtype.kind != "float":
         if isinstance(exponent, KnownTensor) and exponent.array.size == 1 and base.dtype.kind == "float":
@@ -111,7 +111,7 @@ def _cast_like(n: NodeContext) -> NodeResults:
 
 
 def cast_to(n: NodeContext, dtype: DType) -> DraftOperand:
-    """A conversion; to f8 it saturates as the attribute says."""
+    """A cast; to f8 it saturates as the attribute says."""
     if n.x.dtype is dtype:
         return n.x
     saturate = bool(n.integer("saturate", 1)) if dtype.name == "f8" else None
@@ -221,7 +221,7 @@ def _clamped(n: NodeContext, least: float, most: float) -> DraftOperand:
 
 @onnx_op("Softmax", "LogSoftmax")
 def _softmax(n: NodeContext) -> NodeResults:
-    """Before opset 13 the axes from ``axis`` on are one."""
+    """Before opset 13 the axes from ``axis`` on are flattened into one."""
     op = "softmax" if n.node.op == "Softmax" else "log_softmax"
     if n.opset >= 13:
         return n.emit.op(op, n.x, axis=n.axis(n.integer("axis", -1)) - n.rank)
@@ -243,7 +243,7 @@ def _hardmax(n: NodeContext) -> NodeResults:
 
 @onnx_op("Dropout")
 def _dropout(n: NodeContext) -> NodeResults:
-    """Nothing, as always in inference."""
+    """A no-op in inference."""
     training = n.optional(2)
     if training is not None and not (isinstance(training, KnownTensor) and not np.any(training.array)):
         raise Unsupported("it drops values as in training", "export the model for inference (model.eval())")

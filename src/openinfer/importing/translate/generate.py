@@ -1,4 +1,4 @@
-"""Nodes that make tensors of nothing, or of a shape."""
+"""Nodes that create tensors from nothing or from a shape."""
 
 import numpy as np
 
@@ -37,7 +37,7 @@ def _constant_of_shape(n: NodeContext) -> NodeResults:
 
 @onnx_op("Range")
 def _range(n: NodeContext) -> NodeResults:
-    """Counted by an index, so that its length may depend on sizes."""
+    """Built from a ramp, so that its length may depend on sizes."""
     start, limit, delta = n.x, n.input(1), n.input(2)
     if n.x.dtype.kind == "float":
         if not all(isinstance(one, KnownTensor) for one in (start, limit, delta)):
@@ -65,9 +65,9 @@ def _range(n: NodeContext) -> NodeResults:
 
 
 def _moving_range(n: NodeContext, start: DraftOperand, limit: DraftOperand, delta: DraftOperand) -> DraftOperand:
-    """A range that begins where data says, as long as its length is known.
+    """A range with a data-dependent start and a known length.
 
-    One that ends at an edge, ``min(start + 1, edge)``, is shorter only where it begins there: that stops the run.
+    If it ends at an edge, ``min(start + 1, edge)``, it is shorter only if it starts at the edge: that stops the run.
     """
     (step,) = integers(delta, "its step")
     edge = _edge(n, limit)
@@ -81,7 +81,7 @@ def _moving_range(n: NodeContext, start: DraftOperand, limit: DraftOperand, delt
 
 
 def _edge(n: NodeContext, limit: DraftOperand) -> int | None:
-    """The known number that a limit does not exceed."""
+    """The known upper bound in a limit of the form ``min(value, bound)``."""
     asked = n.emit.asked(behind(n.emit, limit))
     if asked is None or asked[0] != "min":
         return None
@@ -100,7 +100,7 @@ def _eye_like(n: NodeContext) -> NodeResults:
 
 @onnx_op("OneHot")
 def _one_hot(n: NodeContext) -> NodeResults:
-    """Negative indices count from the end, which ``one_hot`` does not know."""
+    """Negative indices count from the end, which ``one_hot`` does not support."""
     depth, values = n.known_number(1, "the depth"), n.input(2)
     ids = n.emit.cast(n.x, I64)
     size = known(np.int64(int(depth)))
@@ -117,7 +117,7 @@ def _element(n: NodeContext, values: DraftOperand, place: int) -> DraftOperand:
 
 @onnx_op("MelWeightMatrix")
 def _mel_weight_matrix(n: NodeContext) -> NodeResults:
-    """Triangles over the bins of a spectrum, their corners equally far apart on the mel scale."""
+    """Triangular filters over the bins of a spectrum, with corners evenly spaced on the mel scale."""
     bands, length, rate = (int(n.known_number(place, "the number of bands, or the rate")) for place in range(3))
     edges = [float(n.known_number(place, "the range of frequencies")) for place in (3, 4)]
     if not 0 < bands * length <= _MOST_COUNTED or rate < 1:

@@ -1,7 +1,7 @@
-"""What a loop carries without need: values that stay as they are, and counters that follow from the iteration.
+"""Analyses what a loop carries: values that never change, and counters that follow from the iteration.
 
-Exporters write ``for`` loops as ``while`` loops with a counter and a comparison, and hand weights from iteration to
-iteration. Seen through, such a loop has a number of iterations, and its weights are constants.
+Exporters write ``for`` loops as ``while`` loops with a counter and a comparison, and carry weights from iteration to
+iteration. The analysis recovers the trip count, and the weights become constants.
 """
 
 from collections.abc import Mapping
@@ -17,12 +17,12 @@ from openinfer.importing.translate.context import NodeContext
 from openinfer.loops.dim import is_same, is_symbolic
 
 _PASSING = frozenset({"Identity", "Cast", "Squeeze", "Unsqueeze", "Reshape"})
-"""Op types that leave the value of a single number as it is."""
+"""Op types that keep the value of a single number."""
 
 
 @dataclass(frozen=True)
 class Counter:
-    """A carried number that grows by a step in each iteration."""
+    """A carried number that grows by a constant step per iteration."""
 
     start: int
     step: int
@@ -30,18 +30,18 @@ class Counter:
 
 @dataclass(frozen=True)
 class Induction:
-    """What the carried values do, by their places, and how often the loop runs if they tell."""
+    """Facts about the carried values, by position, and the trip count if they determine it."""
 
     kept: frozenset[int] = frozenset()
-    """Those that stay as they are."""
+    """Values that never change."""
     unread: frozenset[int] = frozenset()
-    """Those that no iteration reads: they only hand on what the last one computed."""
+    """Values that no iteration reads: they only pass on what the last one computed."""
     counters: Mapping[int, Counter] = field(default_factory=dict)
     count: "int | DraftValue | None" = None
 
 
 def induction(n: NodeContext, body: OnnxGraph, carried: list[DraftOperand], start: DraftOperand | None) -> Induction:
-    """What the body of a loop says about the values that it carries; ``start`` is its first condition, if not known."""
+    """Analyse the values that a loop carries; ``start`` is the condition before the loop, if it is not known."""
     names = _BodyNames(n, body, carried)
     kept = frozenset(place for place in range(len(carried)) if names.is_kept(place))
     counters = {place: found for place in range(len(carried)) if (found := names.counter(place)) is not None}
@@ -50,7 +50,7 @@ def induction(n: NodeContext, body: OnnxGraph, carried: list[DraftOperand], star
 
 
 def counted_value(emit: Emitter, counter: Counter, iteration: "IndexOperand | int", like: DraftOperand) -> DraftOperand:
-    """A counter in an iteration, of the type that it is carried with."""
+    """The value of a counter in an iteration, with the type that it is carried with."""
     if isinstance(iteration, IndexOperand):
         found: DraftOperand = iteration
         if counter.step != 1:
@@ -65,7 +65,7 @@ def counted_value(emit: Emitter, counter: Counter, iteration: "IndexOperand | in
 
 
 class _BodyNames:
-    """The names of a body, and what computes them."""
+    """The names in a loop body and the nodes that compute them."""
 
     def __init__(self, n: NodeContext, body: OnnxGraph, carried: list[DraftOperand]) -> None:
         self._n = n
@@ -77,9 +77,9 @@ class _BodyNames:
         self.condition = body.outputs[0].name if body.outputs else ""
 
     def is_kept(self, place: int) -> bool:
-        """Whether a value is handed on as it is."""
+        """Whether a value is passed on unchanged."""
         name = self._results[place]
-        for _ in range(len(self._makers)):  # names may go round in a damaged file
+        for _ in range(len(self._makers)):  # names may form a cycle in a damaged file
             maker = self._makers.get(name)
             if maker is None or maker.op != "Identity":
                 break
@@ -91,7 +91,7 @@ class _BodyNames:
         return frozenset(place for place, name in enumerate(self._given) if name not in read)
 
     def source(self, name: str) -> str:
-        """The name behind ops that leave a single number as it is."""
+        """The name behind ops that keep the value of a single number."""
         for _ in range(len(self._makers) + 1):
             maker = self._makers.get(name)
             if maker is None or maker.domain or not maker.inputs:
@@ -106,7 +106,7 @@ class _BodyNames:
         return name
 
     def operand(self, name: str) -> DraftOperand | None:
-        """What a name means that is the same in every iteration."""
+        """The value of a name that is the same in every iteration, else None."""
         name = self.source(name)
         maker = self._makers.get(name)
         if maker is not None:
@@ -141,7 +141,7 @@ class _BodyNames:
         return None
 
     def limit(self, counters: Mapping[int, Counter]) -> tuple[Counter, DraftOperand] | None:
-        """The counter that the condition compares after each iteration, and what with."""
+        """The counter that the condition compares after each iteration, and the limit."""
         maker = self._makers.get(self.source(self.condition))
         if maker is None or maker.op != "Less" or len(maker.inputs) != 2:
             return None
@@ -153,7 +153,7 @@ class _BodyNames:
 
 
 def _names_read(graph: OnnxGraph) -> set[str]:
-    """All names that a graph reads, its own results included."""
+    """All names that a graph reads, including its own results."""
     found = {info.name for info in graph.outputs}
     for node in graph.nodes:
         found.update(node.inputs)
@@ -164,7 +164,7 @@ def _names_read(graph: OnnxGraph) -> set[str]:
 
 
 def _integer(tensor: KnownTensor) -> int | None:
-    """The number of a tensor of one element, if it is whole."""
+    """The value of a tensor with one element, if it is whole."""
     if tensor.array.size != 1 or tensor.has_sizes:
         return None
     value = tensor.array.reshape(-1)[0]
@@ -174,7 +174,7 @@ def _integer(tensor: KnownTensor) -> int | None:
 def _count(
     emit: Emitter, names: _BodyNames, counters: Mapping[int, Counter], start: DraftOperand | None
 ) -> "int | DraftValue | None":
-    """How often the condition holds, where a counter and a limit are all that it depends on."""
+    """The trip count, if the condition depends only on a counter and a limit."""
     found = names.limit(counters)
     if found is None:
         return None
@@ -193,7 +193,7 @@ def _count(
 
 
 def _is_same_comparison(emit: Emitter, cond: DraftOperand, first: int, limit: DraftOperand) -> bool:
-    """Whether a condition says that a number is less than a limit."""
+    """Whether a condition compares ``first < limit``."""
     asked = emit.asked(behind(emit, cond))
     if asked is None or asked[0] != "lt":
         return False

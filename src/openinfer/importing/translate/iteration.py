@@ -1,4 +1,4 @@
-"""Loops and scans: loops of the language, or iterations written out one by one where they cannot be."""
+"""Loops and scans: become loops of the language, or are unrolled where they cannot."""
 
 from dataclasses import dataclass
 
@@ -29,20 +29,20 @@ from openinfer.ir.operand import Single, Slice
 from openinfer.loops.dim import expr_of, is_same, is_same_shape, is_symbolic
 
 _ENDLESS = 1 << 31
-"""A number of iterations that only says that the condition ends the loop."""
+"""A trip count of at least this means that only the condition ends the loop."""
 
 
 @dataclass(frozen=True)
 class _Trips:
-    """How often a loop runs: ``count`` times, if it has one, as long as a condition holds."""
+    """How often a loop runs: ``count`` times, if it has a count, as long as a condition holds."""
 
     count: "int | DraftValue | None"
     start: DraftOperand | None
-    """The condition before the first iteration; None where it is known to hold."""
+    """The condition before the first iteration; None if it is known to hold."""
 
     @property
     def can_be_unrolled(self) -> bool:
-        """Whether there are few enough iterations to write each."""
+        """Whether there are few enough iterations to unroll."""
         return (
             self.start is None
             and isinstance(self.count, int)
@@ -76,7 +76,7 @@ def _loop(n: NodeContext) -> NodeResults:
 
 
 def _count(n: NodeContext) -> "int | DraftValue | None":
-    """How many iterations there are: a number, a size, a value of the graph, or None where only a condition ends it."""
+    """The trip count: a number, a size, a value of the graph, or None if only a condition ends the loop."""
     given = n.optional(0)
     if given is None:
         return None
@@ -88,7 +88,7 @@ def _count(n: NodeContext) -> "int | DraftValue | None":
 
 
 def _goes_on() -> DraftOperand:
-    """The condition of an iteration that runs."""
+    """The condition as a running iteration sees it: true."""
     return known(np.ones((), np.bool_))
 
 
@@ -97,7 +97,7 @@ def _holds(cond: DraftOperand) -> bool:
 
 
 def _never(n: NodeContext, body: OnnxGraph, carried: list[DraftOperand]) -> NodeResults:
-    """What is carried stays, and what is collected is empty; the body says of which type."""
+    """The results of a loop that never runs: collected values are empty, with the types that the body infers."""
     if len(body.outputs) == 1 + len(carried):
         return tuple(carried)
     mark = n.emit.bodies.mark()
@@ -111,19 +111,19 @@ def _never(n: NodeContext, body: OnnxGraph, carried: list[DraftOperand]) -> Node
 
 @dataclass(frozen=True)
 class _LoopBody:
-    """One iteration: its steps, and what it makes of the variables of the loop."""
+    """One iteration: its steps, and what it computes for the variables of the loop."""
 
     index: IndexOperand
     steps: tuple[DraftStep, ...]
     trips: _Trips
     goes_on: DraftOperand
     variables: dict[int, DraftValue]
-    """The variable of each carried value that needs one, by its place."""
+    """The variable of each carried value that needs one, by position."""
     new: tuple[DraftOperand, ...]
-    """What the variables are in the next iteration."""
+    """The values of the variables in the next iteration."""
     collected: dict[int, DraftOperand]
     finals: list[DraftOperand | None]
-    """What each carried value is behind the loop."""
+    """The value of each carried value after the loop."""
 
 
 def _loop_body(n: NodeContext, body: OnnxGraph, trips: _Trips, carried: list[DraftOperand]) -> _LoopBody:
@@ -146,7 +146,7 @@ def _loop_body(n: NodeContext, body: OnnxGraph, trips: _Trips, carried: list[Dra
     results = n.subgraphs.inline(body, [index, _goes_on(), *given])
     steps = n.emit.bodies.close()
     for place in moving:
-        if place in seen.unread:  # of the type that it gets, whatever stands there before
+        if place in seen.unread:  # takes the type of the new value
             variables[place] = _unread_variable(n, carried[place], results[1 + place])
             finals[place] = variables[place]
     new = tuple(results[1 + place] for place in variables)
@@ -158,13 +158,13 @@ def _loop_body(n: NodeContext, body: OnnxGraph, trips: _Trips, carried: list[Dra
 
 
 def _unread_variable(n: NodeContext, first: DraftOperand, new: DraftOperand) -> DraftValue:
-    """A variable for what the last iteration computes; a first value of another type stands for nothing."""
+    """A variable for what the last iteration computes; an initial value of another type is ignored."""
     is_same_type = first.dtype is new.dtype and is_same_shape(first.shape, new.shape)
     return n.emit.variable(first) if is_same_type else n.emit.declare(new.dtype, new.shape)
 
 
 def _as_loop(n: NodeContext, body: OnnxGraph, trips: _Trips, carried: list[DraftOperand]) -> NodeResults:
-    """A loop with a variable for each value that is carried; what is collected goes into the rows of a tensor."""
+    """A loop with a variable for each carried value; collected values become the rows of a tensor."""
     one = _loop_body(n, body, trips, carried)
     index, collected, variables = one.index, one.collected, list(one.variables.values())
     go = None
@@ -178,7 +178,7 @@ def _as_loop(n: NodeContext, body: OnnxGraph, trips: _Trips, carried: list[Draft
     guard = n.emit.declare(I64, (rows,), "ran") if one.trips.count is None and not collected else None
     n.emit.bodies.open()
     for place, own in collected.items():
-        store(n.emit, own, slice_at(tensors[place], index))  # first: it may be what was carried into this iteration
+        store(n.emit, own, slice_at(tensors[place], index))  # first: it may be a value carried into this iteration
     if guard is not None:
         n.emit.copy(index, slice_at(guard, index))
     if number is not None:
@@ -198,7 +198,7 @@ def _as_loop(n: NodeContext, body: OnnxGraph, trips: _Trips, carried: list[Draft
 def _limits(
     n: NodeContext, trips: _Trips, *, is_conditional: bool, collected: list[int]
 ) -> tuple[int | DraftValue, int]:
-    """The end of the loop, and how many rows it may collect; one iteration more than that stops the run."""
+    """The end of the loop, and the most rows it may collect; one more iteration than that stops the run."""
     if isinstance(trips.count, int) and not (is_conditional and collected):
         return trips.count, trips.count
     if trips.count is not None and not collected:
@@ -212,7 +212,7 @@ def _limits(
 
 
 def _label(n: NodeContext, tensors: dict[int, DraftValue], rows: int, number: DraftValue) -> None:
-    """Rows that exist up to a number which data decides."""
+    """Declare that rows exist up to a data-dependent number."""
     extent = n.emit.counts.declare(n.node.outputs[min(tensors)], rows, number)
     for tensor in tensors.values():
         n.emit.counts.label(tensor, 0, extent)
@@ -225,7 +225,7 @@ def _add_loop(
     steps: tuple[DraftStep, ...],
     go: DraftValue | None,
 ) -> None:
-    """The loop itself; with a condition, its iterations are a block that runs as long as that holds."""
+    """Add the loop itself; with a condition, its iteration is a block that runs only while that holds."""
     if go is not None:
         declared: list[DraftStep] = []
         steps = (DraftBranch(go, hoisted(steps, declared, again=True), (), n.emit.origin, ("iteration", "ended")),)
@@ -259,7 +259,7 @@ def _unrolled(n: NodeContext, body: OnnxGraph, times: int, carried: list[DraftOp
 
 @onnx_op("Scan")
 def _scan(n: NodeContext) -> NodeResults:
-    """Over slices of its inputs, forwards or backwards."""
+    """Scan over slices of the inputs, forwards or backwards."""
     count = n.integer("num_scan_inputs", 0)
     given = [one for one in n.operands[1 if n.opset < 9 else 0 :] if one is not None]
     if not 1 <= count <= len(given):
@@ -272,7 +272,7 @@ def _scan(n: NodeContext) -> NodeResults:
     if is_symbolic(batch) or not 1 <= batch <= MOST_UNROLLED:
         raise Unsupported("its batch is dynamic", "fix the size: --size NAME=VALUE")
     found = []
-    for element in range(batch):  # the first axis of everything, up to opset 8
+    for element in range(batch):  # up to opset 8 the first axis is the batch
         own = [n.emit.op("gather", one, known(np.int64(element)), axis=0) for one in given]
         found.append(_scanned(n, own[: len(own) - count], own[len(own) - count :]))
     return tuple(n.emit.op("stack", *results, axis=0) for results in zip(*found, strict=True))
@@ -311,7 +311,7 @@ def _scanned(n: NodeContext, carried: list[DraftOperand], given: list[DraftOpera
 
 
 def _moved(n: NodeContext, tensor: DraftValue, axis: int) -> DraftOperand:
-    """A tensor with its first axis somewhere else."""
+    """A tensor with its first axis moved elsewhere."""
     place = n.axis(axis, len(tensor.shape))
     rest = list(range(1, len(tensor.shape)))
     return n.emit.transpose(tensor, [*rest[:place], 0, *rest[place:]])

@@ -1,4 +1,4 @@
-"""Products: matrices, convolutions, sums in Einstein's notation."""
+"""Products: matrix multiplication, convolution, einsum."""
 
 from dataclasses import replace
 from typing import Any
@@ -21,7 +21,7 @@ def _matmul(n: NodeContext) -> NodeResults:
 
 @onnx_op("Gemm")
 def _gemm(n: NodeContext) -> NodeResults:
-    """``alpha * a * b + beta * c``; a product with stored weights is ``linear`` where it can be."""
+    """``alpha * a * b + beta * c``; becomes ``linear`` where possible if ``b`` is a stored weight."""
     a, b, c = n.x, n.input(1), n.optional(2)
     alpha, beta = n.real("alpha", 1.0), n.real("beta", 1.0)
     trans_a, trans_b = bool(n.integer("transA", 0)), bool(n.integer("transB", 0))
@@ -30,8 +30,8 @@ def _gemm(n: NodeContext) -> NodeResults:
     if alpha == beta == 1 and not trans_a and fits and (trans_b or isinstance(b, KnownTensor)):
         weights = b if trans_b else n.emit.transpose(b, (1, 0))
         if isinstance(b, KnownTensor) and b.codes is not None and isinstance(weights, KnownTensor) and not trans_b:
-            turned = replace(b.codes, values=np.ascontiguousarray(b.codes.values.T), axis=1 - b.codes.axis)
-            weights = replace(weights, codes=turned)
+            transposed = replace(b.codes, values=np.ascontiguousarray(b.codes.values.T), axis=1 - b.codes.axis)
+            weights = replace(weights, codes=transposed)
         return n.emit.op("linear", a, weights, c)
     product = n.emit.op("matmul", a, b, transpose_a=trans_a or None, transpose_b=trans_b or None)
     if alpha != 1:
@@ -52,7 +52,7 @@ def _einsum(n: NodeContext) -> NodeResults:
 
 
 def without_dots(equation: str, ranks: list[int]) -> str:
-    """Letters in place of ``...``, the last for the last axis."""
+    """Replace ``...`` by letters, aligned at the last axis."""
     left, arrow, right = equation.partition("->")
     terms = left.split(",")
     free = [one for one in "ZYXWVUTSRQPONMLKJIHGFEDCBA" if one not in equation]
@@ -115,7 +115,7 @@ def _conv_transpose(n: NodeContext) -> NodeResults:
 def _transposed_window(
     n: NodeContext, kernel: tuple[int, ...], spatial: tuple[int, ...]
 ) -> tuple[Window, tuple[int, ...]]:
-    """The window, and what is added at the ends: where a shape is wanted, the padding follows from it."""
+    """The window and the output padding; if an output shape is requested, the padding follows from it."""
     count = len(kernel)
     strides, dilations = (n.ints(name) or (1,) * count for name in ("strides", "dilations"))
     extra = n.ints("output_padding") or (0,) * count
@@ -148,7 +148,7 @@ def _transposed_window(
 I32 = DTYPES["i32"]
 I8 = DTYPES["i8"]
 MOST_CODES = 255
-"""How far apart the codes of an 8-bit dtype can be."""
+"""The largest difference between two codes of an 8-bit dtype."""
 
 
 @onnx_op("MatMulInteger")
@@ -161,7 +161,7 @@ QuantizedOperand = tuple[DraftOperand, DraftOperand | None]
 
 
 def centred_product(n: NodeContext, left: QuantizedOperand, right: QuantizedOperand) -> DraftOperand:
-    """The product of two quantized matrices less their zero points, in i32."""
+    """The product of two quantized matrices minus their zero points, in i32."""
     narrow = _narrow(*right) if left[0].dtype.bits == 8 else None
     point = left[1]
     if narrow is None or (point is not None and any(not is_same(one, 1) for one in point.shape)):
@@ -174,7 +174,7 @@ def centred_product(n: NodeContext, left: QuantizedOperand, right: QuantizedOper
         a = n.emit.op("bitcast", n.emit.op("xor", a, n.emit.scalar(128, a.dtype)), to=I8)
         shift = known(np.int32(-128))
     product = n.emit.op("matmul", a, small, acc=(I32,))
-    # Also where the excess is 0: another layer may have one, and be of the same loop. Of no layer, it goes.
+    # Kept even if the excess is 0: another layer of the same loop may have one. If none has, cleanup removes it.
     rows = n.emit.op("sum_axis", a, axes=(len(a.shape) - 1,), keepdims=True, acc=(I32,))
     product = n.emit.op("add", product, n.emit.op("mul", rows, known(excess, I32, "excess")))
     if point is not None:
@@ -190,9 +190,9 @@ def centred_product(n: NodeContext, left: QuantizedOperand, right: QuantizedOper
 
 
 def _narrow(b: DraftOperand, point: DraftOperand | None) -> tuple[KnownTensor, Any] | None:
-    """Known weights less their zero point, as i8 and what is added to each; two-dimensional ones only.
+    """Known two-dimensional weights minus their zero point, split into an i8 tensor and an excess to add.
 
-    The second part is 0 where all of them fit i8. Otherwise it is a number for all columns, or one for each of them.
+    The excess is 0 if all of them fit i8. Otherwise it is a number for all columns, or one per column.
     """
     if not isinstance(b, KnownTensor) or len(b.shape) != 2 or not (point is None or isinstance(point, KnownTensor)):
         return None
@@ -214,16 +214,16 @@ def _narrow(b: DraftOperand, point: DraftOperand | None) -> tuple[KnownTensor, A
 
 
 def integer_product(n: NodeContext, a: DraftOperand, b: DraftOperand) -> DraftOperand:
-    """An exact product of integers in i32; factors of one 8-bit dtype stay in it."""
+    """An exact product of integers in i32; factors of the same 8-bit dtype are not widened."""
     if a.dtype is b.dtype and a.dtype.bits == 8:
         return n.emit.op("matmul", a, b, acc=(I32,))
     return n.emit.op("matmul", n.emit.cast(a, I32), n.emit.cast(b, I32))
 
 
 def centred(n: NodeContext, x: DraftOperand, point: DraftOperand | None, *, rows: bool) -> DraftOperand:
-    """Quantized values less their zero point, in i32; as they are where there is none.
+    """Quantized values minus their zero point, in i32; unchanged if the zero point is 0 or omitted.
 
-    A zero point of one dimension belongs to the rows of the first factor, or to the columns of the second.
+    A one-dimensional zero point belongs to the rows of the first factor, or to the columns of the second.
     """
     if point is None or is_zero(point):
         return x
@@ -251,7 +251,7 @@ def integer_convolved(
     w_point: DraftOperand | None,
     bias: DraftOperand | None,
 ) -> DraftOperand:
-    """A convolution of quantized values in i32; what lies outside counts as the zero point, which is 0 when centred."""
+    """A convolution of quantized values in i32; padding counts as the zero point, which is 0 when centred."""
     if x.dtype is not w.dtype or not all(point is None or is_zero(point) for point in (x_point, w_point)):
         narrow = narrow_convolved(n, x, w, x_point, w_point)
         if narrow is not None and bias is not None:

@@ -1,4 +1,4 @@
-"""Ops of ONNX Runtime's own domain that its optimizer and exporters write: activations, norms and products."""
+"""Ops of ONNX Runtime's own domain, as its optimizer and exporters write them: activations, norms and products."""
 
 import numpy as np
 
@@ -82,7 +82,7 @@ def _skip_norm(n: NodeContext) -> NodeResults:
 
 @onnx_op(microsoft("EmbedLayerNormalization"))
 def _embed_norm(n: NodeContext) -> NodeResults:
-    """Words, places and segments looked up, added and normalised; the lengths of the mask are the second result."""
+    """Embed words, positions and segments, add and normalise them; the second result is the lengths in the mask."""
     words, places, segments = n.input(2), n.input(3), n.optional(4)
     given, kinds = n.optional(8), n.optional(1)
     length = n.x.shape[1]
@@ -124,7 +124,7 @@ def _fused_conv(n: NodeContext) -> NodeResults:
 
 @onnx_op(microsoft("MatMulNBits"))
 def _matmul_blocks(n: NodeContext) -> NodeResults:
-    """A product with weights [N, K] of a few bits, with a scale for each block along K."""
+    """A product with weights [N, K] of a few bits, with a scale per block along K."""
     bits, block = n.integer("bits", 4), n.integer("block_size", 32)
     rows, columns = n.integer("N", 0), n.integer("K", 0)
     codes, scales, points = (n.optional(place) for place in (1, 2, 3))
@@ -149,7 +149,7 @@ def _matmul_blocks(n: NodeContext) -> NodeResults:
 
 
 def unpacked(data: np.ndarray, bits: int, rows: int, length: int) -> np.ndarray:
-    """Numbers of a few bits from rows of bytes, the lowest bits first."""
+    """Unpack numbers of a few bits from rows of bytes, lowest bits first."""
     own = np.ascontiguousarray(data).view(np.uint8).reshape(rows, -1)
     if bits == 8:
         return own[:, :length]

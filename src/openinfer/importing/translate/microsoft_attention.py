@@ -1,4 +1,4 @@
-"""Attention and rotary embeddings: those of ONNX Runtime's own domain, and ONNX's rotary embedding."""
+"""Attention and rotary embeddings of ONNX Runtime's own domain, and ONNX's own rotary embedding."""
 
 from dataclasses import dataclass
 
@@ -24,7 +24,7 @@ class _Heads:
 
 
 def _split(n: NodeContext, x: DraftOperand, heads: int) -> DraftOperand:
-    """[batch, length, heads * width] as [batch, heads, length, width]; four dimensions are so already."""
+    """[batch, length, heads * width] to [batch, heads, length, width]; rank 4 has this layout already."""
     if len(x.shape) == 4:
         return x
     if len(x.shape) != 3 or is_symbolic(x.shape[2]) or not heads or x.shape[2] % heads:
@@ -34,13 +34,13 @@ def _split(n: NodeContext, x: DraftOperand, heads: int) -> DraftOperand:
 
 
 def _joined(n: NodeContext, y: DraftOperand) -> DraftOperand:
-    """[batch, heads, length, width] as [batch, length, heads * width]."""
+    """[batch, heads, length, width] to [batch, length, heads * width]."""
     batch, heads, length, width = y.shape
     return n.emit.reshape(n.emit.transpose(y, (0, 2, 1, 3)), (batch, length, heads * width))
 
 
 def _behind(n: NodeContext, past: DraftOperand | None, new: DraftOperand) -> DraftOperand:
-    """New keys or values behind those of the past."""
+    """Append new keys or values to those of the past."""
     if past is None or is_same(past.shape[2], 0):
         return new
     return n.emit.op("concat", past, new, axis=2)
@@ -53,14 +53,14 @@ def _attended(n: NodeContext, heads: _Heads, mask: DraftOperand | None, **params
 
 
 def _both(n: NodeContext, one: DraftOperand | None, other: DraftOperand | None) -> DraftOperand | None:
-    """Two masks that are added to scores as one."""
+    """Combine two masks that are added to scores."""
     if one is None or other is None:
         return other if one is None else one
     return n.emit.op("add", one, other)
 
 
 def _padding(n: NodeContext, mask: DraftOperand | None, keys: int) -> DraftOperand | None:
-    """A mask of keys, 1 where a key counts, as what is added to scores: [batch, 1, 1 or queries, keys]."""
+    """A mask of keys, 1 where a key counts, as a term to add to scores: [batch, 1, 1 or queries, keys]."""
     if mask is None:
         return None
     if len(mask.shape) == 1:
@@ -78,7 +78,7 @@ def _padding(n: NodeContext, mask: DraftOperand | None, keys: int) -> DraftOpera
 
 @onnx_op(microsoft("MultiHeadAttention"))
 def _multi_head(n: NodeContext) -> NodeResults:
-    """Queries, keys and values that are projected already; keys of a past stand in front."""
+    """Attention on projected queries, keys and values; keys of the past come first."""
     count = n.integer("num_heads", 0)
     heads = _given_heads(n, count)
     past_k, past_v = n.optional(6), n.optional(7)
@@ -90,7 +90,7 @@ def _multi_head(n: NodeContext) -> NodeResults:
 
 
 def _given_heads(n: NodeContext, count: int) -> _Heads:
-    """Apart, with the biases of all three in one vector."""
+    """The heads of all three inputs, whose biases are in one vector."""
     q, k, v, bias = n.x, n.optional(1), n.optional(2), n.optional(3)
     if k is None or v is None:
         raise Unsupported("its keys and values are packed in one input")
@@ -108,7 +108,7 @@ def _given_heads(n: NodeContext, count: int) -> _Heads:
 
 @onnx_op(microsoft("Attention"))
 def _attention(n: NodeContext) -> NodeResults:
-    """With one product for queries, keys and values."""
+    """Attention with one product for queries, keys and values."""
     w, bias, mask, past, added = n.input(1), n.optional(2), n.optional(3), n.optional(4), n.optional(5)
     count = n.integer("num_heads", 0)
     if n.integer("do_rotary", 0) or n.integer("past_present_share_buffer", 0):
@@ -131,7 +131,7 @@ def _attention(n: NodeContext) -> NodeResults:
 
 @onnx_op(microsoft("GroupQueryAttention"))
 def _group_query(n: NodeContext) -> NodeResults:
-    """Causal, with fewer heads for keys than for queries; what is new stands behind the past."""
+    """Causal attention with fewer heads for keys than for queries; new entries follow the past."""
     heads, shared = n.integer("num_heads", 0), n.integer("kv_num_heads", 0)
     if any(n.optional(place) is not None for place in (11, 12, 13)) or n.integer("smooth_softmax", 0):
         raise Unsupported("sinks of heads, or a quantized cache, are not known")
@@ -154,7 +154,7 @@ def _group_query(n: NodeContext) -> NodeResults:
 
 
 def _grouped(n: NodeContext, heads: int, shared: int) -> tuple[DraftOperand, DraftOperand, DraftOperand]:
-    """Queries, keys and values by heads; without keys all three lie in the first input."""
+    """Queries, keys and values by heads; without keys all three are packed in the first input."""
     k, v = n.optional(1), n.optional(2)
     if k is not None and v is not None:
         return (_split(n, n.x, heads), _split(n, k, shared), _split(n, v, shared))
@@ -167,7 +167,7 @@ def _grouped(n: NodeContext, heads: int, shared: int) -> tuple[DraftOperand, Dra
 
 
 def _require_whole(n: NodeContext, total: int) -> None:
-    """Refuse a past that is a buffer with free places, or sequences of different lengths."""
+    """Reject a past that is a buffer with free entries, and sequences of different lengths."""
     length, lengths = n.optional(6), n.optional(5)
     if isinstance(length, KnownTensor) and not is_same(length.array.reshape(-1)[0], total):
         raise Unsupported("its past is a buffer that has free places", "export it with a past that grows")
@@ -184,7 +184,7 @@ def _require_whole(n: NodeContext, total: int) -> None:
 
 @onnx_op(microsoft("RotaryEmbedding"))
 def _rotary(n: NodeContext) -> NodeResults:
-    """Cosines and sines of each position; a single position is that of the first token."""
+    """Rotate by the cosines and sines of each position; a single position is that of the first token."""
     ids, length = n.input(1), n.x.shape[2 if n.rank == 4 else 1]
     if len(ids.shape) == 1 and not is_same(length, 1):
         ids = n.emit.op("add", n.emit.ramp(length), n.emit.cast(ids, I64))
@@ -196,7 +196,7 @@ def _rotary(n: NodeContext) -> NodeResults:
 
 @onnx_op("RotaryEmbedding")
 def _onnx_rotary(n: NodeContext) -> NodeResults:
-    """The same in ONNX itself: without positions the caches have a row for each token."""
+    """The same op in ONNX itself: without positions the caches have a row per token."""
     ids = n.optional(3)
     caches = [n.input(place) if ids is None else n.emit.op("gather", n.input(place), ids) for place in (1, 2)]
     return _rotated(n, n.x, caches, n.integer("num_heads", 0))
@@ -211,7 +211,7 @@ def _rotated(
     is_split: bool = False,
     name: str = "interleaved",
 ) -> DraftOperand:
-    """Rows [batch, length, pairs] of cosines and sines on all heads, in the layout that x has."""
+    """Apply rows [batch, length, pairs] of cosines and sines to all heads, in the layout of x."""
     apart = is_split or len(x.shape) == 4
     rotary = n.integer("rotary_embedding_dim", 0)
     if not apart:
@@ -225,5 +225,5 @@ def _rotated(
     if rotary and not is_same(rows[0].shape[-1] * 2, rotary):
         raise Unsupported("its cosines do not fit the width that is turned")
     cos, sin = (n.emit.op("unsqueeze", one, axes=(axis,)) for one in rows)
-    turned = n.emit.op("rope_cached", split, cos, sin, interleaved=bool(n.integer(name, 0)) or None)
-    return n.emit.reshape(turned, x.shape)
+    rotated = n.emit.op("rope_cached", split, cos, sin, interleaved=bool(n.integer(name, 0)) or None)
+    return n.emit.reshape(rotated, x.shape)

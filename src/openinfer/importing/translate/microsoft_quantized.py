@@ -1,4 +1,4 @@
-"""Quantized ops of ONNX Runtime's own domain: exact products of integers, and others by way of real numbers."""
+"""Quantized ops of ONNX Runtime's own domain: exact integer products; other ops compute in real numbers."""
 
 from collections.abc import Callable
 from functools import reduce
@@ -17,7 +17,7 @@ F32 = DTYPES["f32"]
 
 
 def _real(n: NodeContext, place: int) -> DraftOperand:
-    """Three inputs from a place on, values, scale and zero point, as real numbers."""
+    """Dequantize three consecutive inputs: values, scale and zero point."""
     x, scale, point = n.input(place), _single(n, n.input(place + 1)), n.optional(place + 2)
     point = None if point is None else _single(n, point)
     if isinstance(point, KnownTensor) and not np.any(point.array):
@@ -30,7 +30,7 @@ def _single(n: NodeContext, operand: DraftOperand) -> DraftOperand:
 
 
 def _codes(n: NodeContext, x: DraftOperand, place: int) -> DraftOperand:
-    """Real numbers by the scale and zero point that stand at a place."""
+    """Quantize real numbers with the scale and zero point at a position of the inputs."""
     scale, point = _single(n, n.input(place)), n.optional(place + 1)
     to = n.x.dtype if point is None else point.dtype
     return n.emit.op("quantize", x, scale, None if point is None else _single(n, point), to=to)
@@ -71,7 +71,7 @@ def _qlinear_concat(n: NodeContext) -> NodeResults:
 
 @onnx_op(microsoft("QGemm"))
 def _qgemm(n: NodeContext) -> NodeResults:
-    """``alpha * a * b + c`` with c in i32 and in steps of both scales; real numbers where no scale is given."""
+    """``alpha * a * b + c`` with c in i32, in steps of both scales; the result is real if no scale is given."""
     a_scale, a_point, b, b_scale, b_point = (n.input(one) for one in range(1, 6))
     left = n.emit.transpose(n.x, (1, 0)) if n.integer("transA", 0) else n.x
     right = n.emit.transpose(b, (1, 0)) if n.integer("transB", 0) else b
@@ -108,7 +108,7 @@ def _scaled(
 
 @onnx_op(microsoft("GatherBlockQuantized"))
 def _gather_blocks(n: NodeContext) -> NodeResults:
-    """Rows of a table of a few bits, with a scale for each block along the last axis."""
+    """Rows of a table with elements of a few bits and a scale per block along the last axis."""
     data, scales, points = n.optional(0), n.optional(2), n.optional(3)
     block, bits = n.integer("block_size", 128), n.integer("bits", 4)
     if not isinstance(data, KnownTensor) or not isinstance(scales, KnownTensor):

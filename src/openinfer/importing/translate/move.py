@@ -34,7 +34,7 @@ def _reshape(n: NodeContext) -> NodeResults:
 
 
 def resolved_shape(own: Sequence[int], wanted: Sequence[int], *, copies_zero: bool) -> tuple[int, ...]:
-    """A shape without 0 for a copied extent and without -1 for what is left."""
+    """A shape with 0 replaced by the copied extent, and -1 by what is left."""
     shape = [
         own[place] if copies_zero and is_same(one, 0) and place < len(own) else one for place, one in enumerate(wanted)
     ]
@@ -82,7 +82,7 @@ def _squeeze(n: NodeContext) -> NodeResults:
     x = n.x
     for axis in sorted(dropped, reverse=True):
         own = x.shape[axis]
-        if is_symbolic(own) and span(own)[1] == 1:  # 0 or 1, as what is left of an empty sequence: 0 stops the run
+        if is_symbolic(own) and span(own)[1] == 1:  # 0 or 1, e.g. of an empty sequence: 0 stops the run
             x = n.emit.op("gather", x, known(np.int64(0)), axis=axis)
             dropped = {one - (one > axis) for one in dropped - {axis}}
         elif not is_same(own, 1):
@@ -99,7 +99,7 @@ def _unsqueeze(n: NodeContext) -> NodeResults:
 
 @onnx_op("Concat")
 def _concat(n: NodeContext) -> NodeResults:
-    """Inputs without elements say nothing, as in the first step of a cache."""
+    """Empty inputs contribute nothing, as in the first step of a cache."""
     given = [one for one in n.operands if one is not None]
     axis = n.axis(n.integer("axis", 1 if n.opset < 4 else 0))
     full = [one for one in given if not is_same(one.shape[axis] if len(one.shape) > axis else 1, 0)] or given[:1]
@@ -119,7 +119,7 @@ def _split(n: NodeContext) -> NodeResults:
 
 
 def _even_parts(n: NodeContext, total: int, count: int) -> tuple[int, ...]:
-    """Equal lengths; the last may be shorter where the number does not divide."""
+    """Equal lengths; the last may be shorter if the count does not divide the total."""
     if is_symbolic(total):
         if n.opset >= 18 and form(total % count) != 0:
             advice = f"fix the size, or make it a multiple: --size 'NAME={count}*n' --size 'n<=BOUND'"
@@ -147,9 +147,9 @@ def _slice(n: NodeContext) -> NodeResults:
         for row in zip(starts, ends, places, strides, strict=True)
         if not _takes_all(n.x.shape[row[2]], row[0], row[1], row[3])
     ]
-    turned = [row for row in rows if _is_backwards(n.x.shape[row[2]], row[0], row[1], row[3])]
-    x = n.emit.op("flip", n.x, axes=tuple(sorted(row[2] for row in turned))) if turned else n.x
-    rows = [row for row in rows if row not in turned]
+    flipped = [row for row in rows if _is_backwards(n.x.shape[row[2]], row[0], row[1], row[3])]
+    x = n.emit.op("flip", n.x, axes=tuple(sorted(row[2] for row in flipped))) if flipped else n.x
+    rows = [row for row in rows if row not in flipped]
     if not rows:
         return x
     clipped = [(*_ends(n.x.shape[axis], start, end, step), axis, step) for start, end, axis, step in rows]
@@ -159,7 +159,7 @@ def _slice(n: NodeContext) -> NodeResults:
 
 
 def _moving_slice(n: NodeContext) -> NodeResults:
-    """A slice that begins where data says, as long as its length is known; one past the edge stops the run."""
+    """A slice with a data-dependent start and a known length; one past the edge stops the run."""
     start, end = n.input(1), n.input(2)
     if not all(is_same_shape(one.shape, (1,)) for one in (start, end)):
         raise Unsupported("the lists of starts and ends are computed from data", _FIX)
@@ -187,7 +187,7 @@ def _takes_all(own: int, start: int, end: int, step: int) -> bool:
 
 
 def _is_backwards(own: int, start: int, end: int, step: int) -> bool:
-    """Whether a slice is the whole, from its last element to its first."""
+    """Whether a slice reverses the whole axis."""
     if is_symbolic(end) or not is_same(step, -1):
         return False
     from_last = is_same(start, -1) or is_same(start, own - 1) or (not is_symbolic(start) and start >= span(own)[1])
@@ -195,7 +195,7 @@ def _is_backwards(own: int, start: int, end: int, step: int) -> bool:
 
 
 def _ends(own: int, start: int, end: int, step: int) -> tuple[int, int]:
-    """Ends beyond every tensor become the edge, where that reads better and means the same."""
+    """Replace ends beyond every tensor by the edge, where that reads better and means the same."""
     if not is_symbolic(step) and step > 0 and not is_symbolic(end) and end >= _FAR:
         end = own
     return start, end
@@ -234,7 +234,7 @@ def _reduction(n: NodeContext) -> str | None:
 
 @onnx_op("TensorScatter")
 def _tensor_scatter(n: NodeContext) -> NodeResults:
-    """Entries written into a cache along an axis, from an index of each batch on; around its end where it is a ring."""
+    """Write entries into a cache along an axis, from an index per batch on; in ``circular`` mode they wrap around."""
     update, first = n.input(1), n.optional(2)
     axis = n.axis(n.integer("axis", -2))
     mode = n.text("mode", "linear")
@@ -252,7 +252,7 @@ def _tensor_scatter(n: NodeContext) -> NodeResults:
 
 @onnx_op("Expand")
 def _expand(n: NodeContext) -> NodeResults:
-    """The shape broadcasts with the input's: a 1 in it keeps what is there."""
+    """The shape broadcasts with that of the input: a 1 keeps the input's extent."""
     wanted = n.known_ints(1, "the shape")
     rank = max(n.rank, len(wanted))
     own = (1,) * (rank - n.rank) + tuple(n.x.shape)
@@ -288,7 +288,7 @@ def _pad(n: NodeContext) -> NodeResults:
 
 
 def padded(n: NodeContext, x: DraftOperand, pads: Sequence[int], mode: str, value: float) -> DraftOperand:
-    """A tensor padded; negative pads cut."""
+    """Pad a tensor; negative pads crop."""
     rank = len(x.shape)
     if any(span(one)[0] < 0 for one in pads):
         starts = tuple(-smaller(one, 0) for one in pads[:rank])
@@ -322,7 +322,7 @@ def _space_to_depth(n: NodeContext) -> NodeResults:
 
 @onnx_op("ReverseSequence")
 def _reverse_sequence(n: NodeContext) -> NodeResults:
-    """Position t of a sequence of length s is s - 1 - t before s, and stays behind it."""
+    """In a sequence of length s, position t takes the element at s - 1 - t; positions after the sequence stay."""
     batch, time = n.integer("batch_axis", 1), n.integer("time_axis", 0)
     given = n.input(1)
     if isinstance(given, KnownTensor) and all(is_same(one, n.x.shape[time]) for one in given.array.reshape(-1)):

@@ -1,4 +1,4 @@
-"""Convolutions of quantized values on their codes: both factors in 8 bits, sums in i32, zero points corrected after."""
+"""Convolutions of quantized values on their codes: 8-bit factors, sums in i32, zero points corrected afterwards."""
 
 from typing import Any
 
@@ -17,10 +17,10 @@ _MOST_CODES = 255
 def narrow_convolved(
     n: NodeContext, x: DraftOperand, w: DraftOperand, x_point: DraftOperand | None, w_point: DraftOperand | None
 ) -> DraftOperand | None:
-    """The convolution in i32, or None where a factor does not fit 8 bits.
+    """The convolution in i32, or None if a factor does not fit 8 bits.
 
-    With x = s + 128 and w = t + c: (x - z) * w = s * t + c * sum(s) - (z - 128) * sum(w). What lies outside of the
-    image counts as the zero point, so that codes of that are put around it.
+    With x = s + 128 and w = t + c: (x - z) * w = s * t + c * sum(s) - (z - 128) * sum(w). Padding counts as the zero
+    point, so the codes are padded with the code of the zero point.
     """
     narrow = _narrow(w, w_point)
     if narrow is None or x.dtype.bits != 8 or not 1 <= len(x.shape) - 2 <= 3:
@@ -55,14 +55,14 @@ def narrow_convolved(
 
 
 def _codes(n: NodeContext, x: DraftOperand) -> DraftOperand:
-    """Values of 8 bits as i8; those without a sign less 128."""
+    """8-bit values as i8; unsigned ones are shifted down by 128."""
     if x.dtype is I8:
         return x
     return n.emit.op("bitcast", n.emit.op("xor", x, n.emit.scalar(128, x.dtype)), to=I8)
 
 
 def _surrounded(n: NodeContext, codes: DraftOperand, point: DraftOperand, window: Window) -> DraftOperand:
-    """The image with the zero point around it, as wide as the window wants."""
+    """The image padded with the zero point, as the window requires."""
     for axis, (begin, end) in enumerate(zip(window.begins, window.ends, strict=True), start=2):
         sides = []
         for width in (begin, end):
@@ -74,7 +74,7 @@ def _surrounded(n: NodeContext, codes: DraftOperand, point: DraftOperand, window
 
 
 def _narrow(w: DraftOperand, point: DraftOperand | None) -> tuple[KnownTensor, Any] | None:
-    """Known weights less their zero point, as i8, and what is added to those of each output."""
+    """Known weights minus their zero point, as i8, and the excess to add for each output."""
     if not isinstance(w, KnownTensor) or w.has_sizes or w.array.size == 0:
         return None
     if point is not None and (not isinstance(point, KnownTensor) or point.array.size not in (1, w.shape[0])):

@@ -10,7 +10,7 @@ from openinfer.loops.dim import is_same, is_symbolic
 
 @onnx_op("BatchNormalization")
 def _batch_norm(n: NodeContext) -> NodeResults:
-    """With the statistics that are stored, or with those of its input."""
+    """Normalise with the stored statistics, or with those of the input."""
     if any(n.reads(one) for one in range(1, 5)):
         raise Unsupported("it computes statistics as in training", "export the model for inference (model.eval())")
     gamma, beta, mean, var = (n.emit.cast(n.input(place), n.x.dtype) for place in range(1, 5))
@@ -49,7 +49,7 @@ def _rms_norm(n: NodeContext) -> NodeResults:
 
 @onnx_op("GroupNormalization")
 def _group_norm(n: NodeContext) -> NodeResults:
-    """Scale and bias have an element for each group before opset 21, for each channel since."""
+    """Scale and bias have an element per group before opset 21, and per channel since."""
     groups, channels = n.integer("num_groups", 1), n.x.shape[1]
     gamma, beta = n.input(1), n.input(2)
     if not is_same(gamma.shape[0], channels):
@@ -66,7 +66,7 @@ def _repeated(n: NodeContext, values: DraftOperand, count: int) -> DraftOperand:
 
 @onnx_op("LpNormalization")
 def _lp_norm(n: NodeContext) -> NodeResults:
-    """A norm of 0 leaves zeros."""
+    """A norm of 0 yields zeros."""
     axis, power = n.axis(n.integer("axis", -1)), n.integer("p", 2)
     if power == 2:
         size = n.emit.op("norm_axis", n.x, axes=(axis,), keepdims=True)
@@ -79,7 +79,7 @@ def _lp_norm(n: NodeContext) -> NodeResults:
 
 @onnx_op("LRN")
 def _lrn(n: NodeContext) -> NodeResults:
-    """``x / (bias + alpha / size * sum of squares over neighbouring channels) ** beta``, by a banded product."""
+    """``x / (bias + alpha / size * sum of squares over neighbouring channels) ** beta``, as a banded product."""
     size, channels = n.integer("size", 1), n.x.shape[1]
     if is_symbolic(channels) or channels > 4096:
         raise Unsupported("it has too many channels, or a number that is not known")

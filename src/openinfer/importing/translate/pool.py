@@ -1,4 +1,4 @@
-"""Pools and changes of resolution."""
+"""Pooling and resampling."""
 
 from dataclasses import dataclass
 from math import floor
@@ -33,7 +33,7 @@ def _average_pool(n: NodeContext) -> NodeResults:
 
 @onnx_op("LpPool")
 def _lp_pool(n: NodeContext) -> NodeResults:
-    """The p-norm under a window: the p-th root of a sum of powers, which is a mean times the window's size."""
+    """The p-norm of a window: the p-th root of a sum of powers, which is a mean times the size of the window."""
     power = n.integer("p", 2)
     magnitudes = n.emit.op("abs", n.x)
     exponent = n.emit.scalar(power, n.x.dtype)
@@ -118,7 +118,7 @@ def _resize(n: NodeContext) -> NodeResults:
 
 
 def _all_sizes(n: NodeContext, axes: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[int, ...]:
-    """The extents of the result; a policy may keep the proportions."""
+    """The extents of the result; a policy may keep the aspect ratio."""
     found = list(n.x.shape)
     policy = n.text("keep_aspect_ratio_policy", "stretch")
     if policy != "stretch":
@@ -131,7 +131,7 @@ def _all_sizes(n: NodeContext, axes: tuple[int, ...], sizes: tuple[int, ...]) ->
 
 
 def _region(n: NodeContext, axes: tuple[int, ...]) -> tuple[float, ...]:
-    """The part of the input that is sampled, from 0 to 1 where nothing is said of an axis."""
+    """The region of the input that is sampled; an axis that is not given spans 0 to 1."""
     given = _floats(n, 1)
     if len(given) != 2 * len(axes):
         return ()
@@ -165,7 +165,7 @@ class SampleSettings:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the op ``resize`` samples like this."""
+        """Whether the op ``resize`` supports these settings."""
         known_mode = self.coordinates in _COORDINATES and not self.antialias and not self.exclude_outside
         return known_mode and (self.mode != "cubic" or self.cubic == -0.75)
 
@@ -206,7 +206,7 @@ def _resized(
 
 
 def _is_whole(n: NodeContext, scales: tuple[float, ...]) -> bool:
-    """Whether scaled extents are integers: where they are cut off, corners are aligned with what was cut."""
+    """Whether scaled extents are integers; otherwise corners align with the extents before truncation."""
     return all(float(own * one).is_integer() for own, one in zip(map(int, n.x.shape), scales, strict=True))
 
 
@@ -221,7 +221,7 @@ def _sampled(
     sizes: tuple[int, ...] | None,
     changed: list[int],
 ) -> DraftOperand:
-    """One axis after the other, as a product with the weights of the neighbours."""
+    """Resample one axis after the other, as a product with the weights of the neighbours."""
     axes = range(n.rank) if settings.coordinates == "tf_crop_and_resize" else changed
     found = n.x if n.x.dtype.kind == "float" else n.emit.cast(n.x, DTYPES["f32"])
     for axis in axes:
@@ -246,7 +246,7 @@ def _sampled(
 
 
 def _places(settings: SampleSettings, old: int, new: int, scale: float, axis: int, rank: int) -> SampleWeights:
-    """Where the elements of the result lie among those of the input."""
+    """The positions of the elements of the result, in coordinates of the input."""
     index = np.arange(new, dtype=np.float64)
     match settings.coordinates:
         case "align_corners":
@@ -280,7 +280,7 @@ def _outside(
 
 
 def interpolation(settings: SampleSettings, old: int, new: int, scale: float, axis: int, rank: int) -> SampleWeights:
-    """The weight of every element of the input, by element of the result."""
+    """A matrix with the weight of each input element in each element of the result."""
     at = _places(settings, old, new, scale, axis, rank)
     found = np.zeros((new, old))
     if settings.mode == "nearest":

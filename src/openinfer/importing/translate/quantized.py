@@ -47,7 +47,7 @@ def _along(n: NodeContext, values: DraftOperand, axis: int) -> DraftOperand:
 
 
 def _repeated(n: NodeContext, values: DraftOperand, axis: int) -> DraftOperand:
-    """Values of blocks along an axis, one for each element."""
+    """One value per block along an axis, repeated to one per element."""
     block, length = n.integer("block_size", 0), n.x.shape[axis]
     shape = tuple(values.shape)
     if len(shape) != n.rank or block < 1:
@@ -91,7 +91,7 @@ def _dequantize(n: NodeContext) -> NodeResults:
 
 
 def _stored_codes(x: DraftOperand, scale: DraftOperand, point: DraftOperand | None, axis: int) -> QuantizedCodes | None:
-    """What stored weights are made of, if their codes fit i8 without their zero points."""
+    """The codes of stored weights, if they fit i8 without their zero points; else None."""
     if not isinstance(x, KnownTensor) or not isinstance(scale, KnownTensor) or x.dtype.bits > 8:
         return None
     values = x.array.astype(np.int32)
@@ -135,7 +135,7 @@ def _requantized(
     y_scale: DraftOperand,
     y_point: DraftOperand,
 ) -> DraftOperand:
-    """An exact product in i32 back in the steps of the result."""
+    """Requantize an exact product in i32 to the scale of the result."""
     one, other, y_scale, y_point = (_single(n, operand) for operand in (one, other, y_scale, y_point))
     factor = n.emit.op("div", n.emit.op("mul", one, other), y_scale)
     real = n.emit.op("mul", n.emit.cast(product, F32), n.emit.cast(factor, F32))

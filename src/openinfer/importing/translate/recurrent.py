@@ -1,4 +1,4 @@
-"""Whole-sequence LSTM, GRU and RNN: a loop over time with a cell."""
+"""Whole-sequence LSTM, GRU and RNN: a loop over time around a cell."""
 
 from dataclasses import dataclass
 
@@ -25,7 +25,7 @@ _FUNCTIONS = {
 
 @dataclass(frozen=True)
 class _Direction:
-    """The weights of one direction; biases of inputs and of states."""
+    """The weights of one direction, with separate biases for inputs and states."""
 
     w: DraftOperand
     r: DraftOperand
@@ -37,7 +37,7 @@ class _Direction:
 
 @dataclass(frozen=True)
 class _States:
-    """What is carried from step to step."""
+    """The states carried from step to step."""
 
     h: DraftOperand
     c: DraftOperand | None
@@ -79,7 +79,7 @@ def _stacked(n: NodeContext, states: list[DraftOperand]) -> DraftOperand | None:
 def _one_direction(
     n: NodeContext, x: DraftOperand, place: int, hidden: int, *, is_reversed: bool
 ) -> tuple[DraftOperand, DraftOperand, DraftOperand | None]:
-    """All outputs [T, 1, B, H] and the last states of one direction."""
+    """All outputs [T, 1, B, H] and the final states of one direction."""
     weights = _weights(n, place, hidden)
     length, batch = x.shape[0], x.shape[1]
     states = [_initial(n, 5 + one, place, (batch, hidden)) for one in range(2 if n.node.op == "LSTM" else 1)]
@@ -110,7 +110,7 @@ def _one_direction(
 
 
 def place_in_time(index: IndexOperand, length: int, *, is_reversed: bool) -> Single:
-    """Where an iteration of a loop over time is, forwards or backwards."""
+    """The position in time of an iteration, forwards or backwards."""
     if not is_reversed:
         return Single(Ref(index.name))
     last = Num(length - 1) if not hasattr(length, "expr") else BinaryExpr("-", expr_of(length), Num(1))
@@ -126,7 +126,7 @@ def _initial(n: NodeContext, position: int, place: int, shape: tuple[int, int]) 
 
 
 def _lengths(n: NodeContext, length: int) -> DraftOperand | None:
-    """The lengths of the sequences, where they are not all the whole."""
+    """The lengths of the sequences, or None if all of them have the full length."""
     given = n.optional(4)
     if given is None or (
         isinstance(given, KnownTensor) and not given.has_sizes and bool(np.all(given.array == length))
@@ -142,7 +142,7 @@ def _lengths(n: NodeContext, length: int) -> DraftOperand | None:
 
 
 def _store(n: NodeContext, now: _States, h: DraftValue, c: DraftValue | None, inside: DraftOperand | None) -> None:
-    """The new states, where the place is one of the sequence."""
+    """Store the new states of the sequences that the position is inside of."""
     pairs = [(now.h, h)] + ([(now.c, c)] if c is not None and now.c is not None else [])
     for new, variable in pairs:
         n.emit.copy(new if inside is None else n.emit.op("where", inside, new, variable), variable)
@@ -151,7 +151,7 @@ def _store(n: NodeContext, now: _States, h: DraftValue, c: DraftValue | None, in
 def _is_inside(
     n: NodeContext, lengths: DraftOperand, index: IndexOperand, length: int, *, is_reversed: bool
 ) -> DraftOperand:
-    """Whether the place of an iteration is one of each sequence, [B, 1]; backwards, what is behind them comes first."""
+    """Whether the position of an iteration is inside each sequence, [B, 1]; backwards, the padding comes first."""
     place = n.emit.op("sub", extent(length - 1), index) if is_reversed else index
     return n.emit.op("unsqueeze", n.emit.op("gt", lengths, place), axes=(1,))
 
@@ -160,7 +160,7 @@ def _is_inside(
 
 
 def _weights(n: NodeContext, place: int, hidden: int) -> _Direction:
-    """One direction, with its gates in the order of the cells here."""
+    """One direction, with its gates in the order of the cells of the language."""
     count = {"LSTM": 4, "GRU": 3, "RNN": 1}[n.node.op]
     order = {"LSTM": (0, 2, 3, 1), "GRU": (1, 0, 2), "RNN": (0,)}[n.node.op]
     rows = np.concatenate([np.arange(hidden) + gate * hidden for gate in order])
@@ -188,7 +188,7 @@ def _weights(n: NodeContext, place: int, hidden: int) -> _Direction:
 
 
 def _is_native(n: NodeContext, weights: _Direction) -> bool:
-    """Whether a cell here computes exactly this."""
+    """Whether a cell of the language computes exactly this."""
     if weights.peephole is not None or n.has("clip") or n.has("activation_alpha") or n.integer("input_forget", 0):
         return False
     match n.node.op:
@@ -212,7 +212,7 @@ def _native(n: NodeContext, weights: _Direction, x: DraftOperand, h: DraftValue,
 
 
 def _cell(n: NodeContext, weights: _Direction, x: DraftOperand, states: _States) -> _States:
-    """One step."""
+    """One time step."""
     if _is_native(n, weights):
         activation = "relu" if n.node.op == "RNN" and weights.functions[0] == "relu" else None
         found = n.emit.ops(f"{n.node.op.lower()}_cell", *_cell_inputs(weights, x, states), activation=activation)
@@ -237,7 +237,7 @@ def _function(n: NodeContext, name: str, x: DraftOperand) -> DraftOperand:
 
 
 def _gru_step(n: NodeContext, weights: _Direction, x: DraftOperand, h: DraftOperand) -> DraftOperand:
-    """The reset gate before the product with the state, or after it."""
+    """A GRU step with the reset gate before or after the product with the state."""
     hidden = h.shape[-1]
     f, g = weights.functions
     sizes = (hidden, hidden, hidden)
@@ -259,7 +259,7 @@ def _gru_step(n: NodeContext, weights: _Direction, x: DraftOperand, h: DraftOper
 
 
 def _lstm_step(n: NodeContext, weights: _Direction, gates: DraftOperand, states: _States) -> _States:
-    """With peepholes, coupled gates, or other functions than the cell has."""
+    """An LSTM step with peepholes, coupled gates, or functions that ``lstm_cell`` does not have."""
     c = states.c
     assert c is not None
     hidden = c.shape[-1]

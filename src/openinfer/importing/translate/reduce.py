@@ -1,4 +1,4 @@
-"""Reductions, running sums, and orders."""
+"""Reductions, running sums and sorting."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from openinfer.importing.translate.context import NodeContext, NodeResults, onnx
 from openinfer.loops.dim import is_symbolic
 
 _INPUT_SINCE = {"ReduceSum": 13}
-"""The opset since which axes are an input; 18 for the others."""
+"""The opset since which axes are an input, where it is not 18."""
 _PLAIN = {
     "ReduceSum": "sum_axis",
     "ReduceMean": "mean_axis",
@@ -105,7 +105,7 @@ def _topk(n: NodeContext) -> NodeResults:
 
 @onnx_op("Det")
 def _det(n: NodeContext) -> NodeResults:
-    """Of matrices of up to 3 x 3, by their minors."""
+    """Determinants of matrices up to 3 x 3, by their minors."""
     size = n.x.shape[-1]
     if is_symbolic(size) or size > 3 or n.x.shape[-2] != size:
         raise Unsupported("determinants of matrices larger than 3 x 3 have no op here")

@@ -1,4 +1,4 @@
-"""Op types that the language has no words for: why, and what could be done."""
+"""Op types that the language cannot express: the reason, and advice."""
 
 from openinfer.errors import nearest
 from openinfer.importing.translate.context import TABLE
@@ -20,7 +20,7 @@ _REFUSED = {
 
 
 def refusal(op: str) -> tuple[str, str | None]:
-    """Why an op type cannot be imported, and what could be done.
+    """Why an op type cannot be imported, and advice.
 
     >>> refusal("SequenceAt")[0]
     'the language has no sequences of tensors'

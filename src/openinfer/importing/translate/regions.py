@@ -1,4 +1,4 @@
-"""Parts of images at places that data gives: RoiAlign and deformable convolutions."""
+"""Samples images at data-dependent positions: RoiAlign and deformable convolutions."""
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from openinfer.loops.dim import is_same
 
 @onnx_op("RoiAlign")
 def _roi_align(n: NodeContext) -> NodeResults:
-    """Each region of an image as ``height`` x ``width`` means of samples, region by region."""
+    """Each region of an image as ``height`` x ``width`` pooled samples, region by region."""
     rois, batches = n.emit.cast(n.input(1), n.x.dtype), n.emit.cast(n.input(2), I64)
     require_fixed(n.x.shape[2:])
     ratio, mode = n.integer("sampling_ratio", 0), n.text("mode", "avg")
@@ -38,7 +38,7 @@ def _roi_align(n: NodeContext) -> NodeResults:
 
 
 def _samples(n: NodeContext, rois: DraftOperand, axis: int, size: int, ratio: int) -> DraftOperand:
-    """The places of all samples of the regions along an axis, [regions, samples]; regions are x1, y1, x2, y2."""
+    """The positions of all samples of the regions along an axis, [regions, samples]; regions are x1, y1, x2, y2."""
     half = n.text("coordinate_transformation_mode", "half_pixel" if n.opset >= 16 else "output_half_pixel")
     scale, shift = n.emit.scalar(n.real("spatial_scale", 1.0), rois.dtype), half == "half_pixel"
     begin, end = (
@@ -61,7 +61,7 @@ def _samples(n: NodeContext, rois: DraftOperand, axis: int, size: int, ratio: in
 def _region(
     n: NodeContext, image: DraftOperand, places: tuple[DraftValue, DraftValue], index: IndexOperand, mode: str
 ) -> DraftOperand:
-    """An image [C, H, W] at the samples of one region, [C, rows, columns]; 0 where they lie farther out than 1."""
+    """An image [C, H, W] at the samples of one region, [C, rows, columns]; 0 for samples more than 1 outside of it."""
     channels, extents = image.shape[0], image.shape[1:]
     sides = [_sides(n, slice_at(place, index), own) for place, own in zip(places, extents, strict=True)]
     flat = n.emit.reshape(image, (channels, extents[0] * extents[1]))
@@ -78,7 +78,7 @@ def _region(
 
 
 def _sides(n: NodeContext, at: DraftOperand, own: int) -> list[tuple[DraftOperand, DraftOperand]]:
-    """The elements before and behind each place, with their weights."""
+    """The elements before and after each position, with their weights."""
     least, most = n.emit.scalar(-1, at.dtype), n.emit.scalar(own, at.dtype)
     one, zero = n.emit.scalar(1, at.dtype), n.emit.scalar(0, at.dtype)
     inside = n.emit.op("and", n.emit.op("ge", at, least), n.emit.op("le", at, most))
@@ -92,7 +92,7 @@ def _sides(n: NodeContext, at: DraftOperand, own: int) -> list[tuple[DraftOperan
 
 @onnx_op("DeformConv")
 def _deform_conv(n: NodeContext) -> NodeResults:
-    """Samples at shifted places, weighted by a mask, times the weights: one product for all windows."""
+    """Samples at shifted positions, weighted by a mask, times the weights: one product for all windows."""
     w, bias = n.input(1), n.optional(3)
     if n.rank != 4 or len(w.shape) != 4:
         raise Unsupported("deformable convolutions are known over two spatial axes")
@@ -115,7 +115,7 @@ def _deform_conv(n: NodeContext) -> NodeResults:
 
 
 def _shifted(n: NodeContext, parts: int) -> list[DraftOperand]:
-    """Where the elements of every window lie: a tensor [N * parts, kernel, rows, columns] for each axis."""
+    """The positions of the elements of every window: a tensor [N * parts, kernel, rows, columns] per axis."""
     batch, spatial, size = n.x.shape[0], n.x.shape[2:], n.input(1).shape[2:]
     window, offset = window_of(n, tuple(size), tuple(spatial)), n.input(2)
     kernel, out = size[0] * size[1], tuple(offset.shape[2:])

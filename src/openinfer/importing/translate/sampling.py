@@ -1,4 +1,4 @@
-"""Sampling at places that data gives, between the elements of an image: GridSample, and what others need for it."""
+"""Interpolates an image at data-dependent positions: GridSample, and the parts of it that other ops need."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _CUBIC = -0.75
 
 @dataclass(frozen=True)
 class SampledAxis:
-    """A spatial axis: its extent, what lies outside of it, and the edges where it is mirrored."""
+    """A spatial axis: its extent, its padding mode, and the edges where it is mirrored."""
 
     own: int
     outside: str
@@ -36,7 +36,7 @@ class _Tap:
 
 @onnx_op("GridSample", "com.microsoft:GridSample")
 def _grid_sample(n: NodeContext) -> NodeResults:
-    """Of images [N, C, ...] at places [N, ..., axes], the last axis first, from -1 to 1."""
+    """Sample images [N, C, ...] at positions [N, ..., axes] from -1 to 1, the last axis first."""
     mode = n.text("mode", "linear")
     mode = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
     outside = n.text("padding_mode", "zeros")
@@ -52,19 +52,19 @@ def _grid_sample(n: NodeContext) -> NodeResults:
     for place, axis in enumerate(axes):
         at = _place(n, grid, len(axes) - 1 - place, axis.own, align=align)
         at = n.emit.op("round", at) if mode == "nearest" else at
-        # Cubic neighbours are moved inside one by one, as PyTorch and ONNX Runtime do.
+        # Cubic neighbours are brought inside one by one, as PyTorch and ONNX Runtime do.
         places.append(at if mode == "cubic" else _folded_in(n, at, axis))
     return sampled(n, n.x, axes, places, mode)
 
 
 def require_fixed(spatial: Sequence[int]) -> None:
-    """Refuse images of dynamic size: their extents are numbers in the arithmetic of places."""
+    """Reject images of dynamic size: the arithmetic on positions needs their extents as numbers."""
     if any(map(is_symbolic, spatial)):
         raise Unsupported("it samples an image of dynamic size", "fix the size: --size NAME=VALUE")
 
 
 def _place(n: NodeContext, grid: DraftOperand, column: int, own: int, *, align: bool) -> DraftOperand:
-    """Coordinates from -1 to 1 as places among ``own`` elements."""
+    """Map coordinates from -1 to 1 to positions among ``own`` elements."""
     value = n.emit.op("gather", grid, known(np.int64(column)), axis=len(grid.shape) - 1)
     scale = (own - 1) / 2 if align else own / 2
     scaled = n.emit.op("mul", value, n.emit.scalar(scale, grid.dtype))
@@ -72,14 +72,14 @@ def _place(n: NodeContext, grid: DraftOperand, column: int, own: int, *, align: 
 
 
 def _folded_in(n: NodeContext, at: DraftOperand, axis: SampledAxis) -> DraftOperand:
-    """Places beyond the edges moved to them, or mirrored at them; as they are where zeros lie outside."""
+    """Clamp or mirror positions at the edges; unchanged if there are zeros outside."""
     if axis.outside == "border":
         return n.emit.op("clamp", at, min=0.0, max=float(axis.own - 1))
     return _mirrored(n, at, axis) if axis.outside == "reflection" else at
 
 
 def _mirrored(n: NodeContext, at: DraftOperand, axis: SampledAxis) -> DraftOperand:
-    """Back and forth between the edges: ``high - abs((at - low) mod 2 width - width)``."""
+    """Reflect positions between the edges: ``high - abs((at - low) mod 2 width - width)``."""
     width = axis.high - axis.low
     if width == 0:
         return n.emit.op("mul", at, n.emit.scalar(0, at.dtype))
@@ -92,7 +92,7 @@ def _mirrored(n: NodeContext, at: DraftOperand, axis: SampledAxis) -> DraftOpera
 def sampled(
     n: NodeContext, x: DraftOperand, axes: Sequence[SampledAxis], places: Sequence[DraftOperand], mode: str
 ) -> DraftOperand:
-    """Images [N, C, ...] at places [N, ...], one tensor for each spatial axis: [N, C, ...]."""
+    """Sample images [N, C, ...] at positions [N, ...], one tensor per spatial axis: [N, C, ...]."""
     batch, channels = x.shape[:2]
     out = tuple(places[0].shape[1:])
     count = reduce(lambda one, other: one * other, out, 1)
@@ -122,7 +122,7 @@ def _joined(n: NodeContext, op: str, given: Sequence[DraftOperand | None]) -> Dr
 
 
 def _taps(n: NodeContext, at: DraftOperand, axis: SampledAxis, mode: str) -> list[_Tap]:
-    """The neighbours of a place along one axis."""
+    """The neighbours of a position along one axis."""
     if mode == "nearest":
         return [_tap(n, at, axis, None)]
     first = n.emit.op("floor", at)
@@ -142,7 +142,7 @@ def _taps(n: NodeContext, at: DraftOperand, axis: SampledAxis, mode: str) -> lis
 
 
 def _polynomial(n: NodeContext, x: DraftOperand, factors: Sequence[float]) -> DraftOperand:
-    """By Horner's rule, the highest power first."""
+    """Evaluate a polynomial by Horner's rule, highest power first."""
     found: DraftOperand = n.emit.scalar(factors[0], x.dtype)
     for factor in factors[1:]:
         found = n.emit.op("mul", found, x)
@@ -159,7 +159,7 @@ def _far(n: NodeContext, distance: DraftOperand) -> DraftOperand:
 
 
 def _tap(n: NodeContext, at: DraftOperand, axis: SampledAxis, weight: DraftOperand | None) -> _Tap:
-    """The element at a whole place, or at what stands for it outside."""
+    """The element at an integer position, or what stands for it outside."""
     last = float(axis.own - 1)
     inside: DraftOperand | None = None
     if axis.outside == "zeros":

@@ -10,7 +10,7 @@ from openinfer.loops.dim import is_same
 
 @onnx_op("DFT")
 def _dft(n: NodeContext) -> NodeResults:
-    """The last axis is 1 for real numbers and 2 for pairs."""
+    """The last axis has extent 1 for real numbers and 2 for complex ones."""
     if n.opset >= 20:
         axis = n.known_number(2, "the axis") if n.optional(2) is not None else -2
     else:
@@ -28,7 +28,7 @@ def _dft(n: NodeContext) -> NodeResults:
 
 
 def _inverse_of_half(n: NodeContext, axis: int, length: int | None) -> DraftOperand:
-    """Real numbers of half a spectrum, with the transformed axis last for a while."""
+    """Real numbers from half a spectrum; the transformed axis is moved last in between."""
     order = [*(one for one in range(n.rank - 1) if one != axis), axis, n.rank - 1]
     real = n.emit.op("irfft", n.emit.transpose(n.x, order), n=length)
     back = [order[:-1].index(one) for one in range(n.rank - 1)]
@@ -41,7 +41,7 @@ def _half(n: NodeContext, x: DraftOperand, axis: int) -> DraftOperand:
 
 @onnx_op("STFT")
 def _stft(n: NodeContext) -> NodeResults:
-    """Of real signals; half the spectrum, as is usual."""
+    """The transform of real signals; half the spectrum by default."""
     hop = n.known_number(1, "the step")
     window = n.optional(2)
     frame = n.known_number(3, "the length of a frame") if n.optional(3) is not None else None
@@ -61,7 +61,7 @@ def _stft(n: NodeContext) -> NodeResults:
 
 
 def _whole(n: NodeContext, half: DraftOperand, frame: int) -> DraftOperand:
-    """A spectrum of real numbers from its first half: the second is the first, turned round and conjugated."""
+    """The whole spectrum of real numbers from its first half: the second is the first, reversed and conjugated."""
     axis = len(half.shape) - 2
     inner = n.emit.op("slice", half, starts=(1,), ends=((frame + 1) // 2,), axes=(axis,))
     signs = known(np.array([1, -1], half.dtype.array), half.dtype)

@@ -1,4 +1,4 @@
-"""Windows with positions: pools that say where the largest elements lie, and what puts windows back in their places."""
+"""Windows with positions: pools that return where their maxima are, and ops that put windows back in place."""
 
 from math import prod
 
@@ -15,7 +15,7 @@ _MOST_PLACES = 1 << 24
 
 
 def largest_places(n: NodeContext, window: Window, out: tuple[int, ...]) -> DraftOperand:
-    """Where the largest element under each window lies in the whole input, as if that were flat."""
+    """The position of the maximum in each window, in the flattened input."""
     spatial = n.x.shape[2:]
     if any(map(is_symbolic, n.x.shape)):
         raise Unsupported("positions in a tensor of dynamic size have no translation", "fix the size: --size N=VALUE")
@@ -27,7 +27,7 @@ def largest_places(n: NodeContext, window: Window, out: tuple[int, ...]) -> Draf
     if n.integer("storage_order", 0):
         columns = np.arange(area).reshape(spatial).transpose(*range(len(spatial) - 2), -1, -2)
         columns = np.argsort(columns.reshape(-1)).astype(np.int64)
-    # What lies outside is an element of its own behind the others, smaller than all of them.
+    # Padding is an element of its own after the others, smaller than all of them.
     flat = n.emit.reshape(n.x, (batch, channels, area))
     smallest = -(1 << (n.x.dtype.bits - 1)) if n.x.dtype.kind == "int" else 0
     least = float("-inf") if n.x.dtype.kind == "float" else smallest
@@ -42,7 +42,7 @@ def largest_places(n: NodeContext, window: Window, out: tuple[int, ...]) -> Draf
 
 
 def _window_places(window: Window, spatial: tuple[int, ...], out: tuple[int, ...]) -> npt.NDArray[np.int64]:
-    """The flat positions under each window, [windows, kernel]; one behind the last for what lies outside."""
+    """The flat positions in each window, [windows, kernel]; padding has the position after the last."""
     found = np.zeros((*out, *window.kernel), np.int64)
     inside = np.ones(found.shape, bool)
     rank = len(out)
@@ -59,7 +59,7 @@ def _window_places(window: Window, spatial: tuple[int, ...], out: tuple[int, ...
 
 @onnx_op("MaxUnpool")
 def _max_unpool(n: NodeContext) -> NodeResults:
-    """Elements at their places, zeros elsewhere; a shape that is asked for adds zeros behind."""
+    """Put elements at their positions, with zeros elsewhere; a requested shape adds zeros at the end."""
     kernel = n.ints("kernel_shape")
     if kernel is None or len(kernel) != n.rank - 2:
         raise Unsupported("its kernel does not fit its input")
@@ -84,7 +84,7 @@ def _max_unpool(n: NodeContext) -> NodeResults:
 
 @onnx_op("Col2Im")
 def _col2im(n: NodeContext) -> NodeResults:
-    """Columns added up at the places of their windows: a transposed convolution in which each has a weight of 1."""
+    """Add up columns at the positions of their windows: a transposed convolution with weights of 1."""
     image, block = n.known_ints(1, "the shape of the image"), n.known_ints(2, "the shape of a block")
     count = len(block)
     if count != len(image) or not 1 <= count <= 3 or n.rank != 3:

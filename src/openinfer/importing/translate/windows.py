@@ -1,4 +1,4 @@
-"""What convolutions and pools share: kernels, strides and padding of windows."""
+"""The windows of convolutions and pools: kernels, strides and padding."""
 
 from dataclasses import dataclass
 
@@ -24,7 +24,7 @@ class Window:
         return self.begins + self.ends
 
     def params(self) -> dict[str, tuple[int, ...] | None]:
-        """Strides, pads and dilations as the ops take them; what is the default is left out."""
+        """Strides, pads and dilations as the ops take them, without defaults."""
         return {
             "strides": shortened(self.strides, 1),
             "pads": shortened(self.pads, 0),
@@ -33,14 +33,14 @@ class Window:
 
 
 def shortened(values: tuple[int, ...], default: int) -> tuple[int, ...] | None:
-    """One number where all are the same, and nothing where that is the default."""
-    if all(is_same(one, values[0]) for one in values):  # sizes with equal bounds are not the same
+    """One number if all are the same, None if that is the default."""
+    if all(is_same(one, values[0]) for one in values):  # sizes with equal bounds may still differ
         return None if is_same(values[0], default) else values[:1]
     return values
 
 
 def window_of(n: NodeContext, kernel: tuple[int, ...], spatial: tuple[int, ...]) -> Window:
-    """The window of a convolution or pool, padding decided."""
+    """The window of a convolution or pool, with automatic padding resolved."""
     count = len(kernel)
     strides, dilations = (n.ints(name) or (1,) * count for name in ("strides", "dilations"))
     if len(strides) != count or len(dilations) != count or any(one < 1 for one in (*strides, *dilations)):
@@ -71,11 +71,11 @@ def _same(total: int, auto: str) -> tuple[int, int]:
 
 
 def _same_of_all_sizes(reach: int, stride: int, auto: str, rest: Form | int) -> tuple[int, int]:
-    """Padding for an axis of any length, if what comes first is the same for all.
+    """Padding for an axis of any length, if the padding at its start is the same for all lengths.
 
-    The length of the last stride, 1 to ``stride``, decides how much is padded; it is known where what is left of the
-    axis after whole strides is. Padding behind the last window that there is changes nothing, so that the most that
-    any length needs behind will do.
+    The length of the last stride, 1 to ``stride``, decides how much is padded; it is known if the remainder of the axis
+    after whole strides is. Padding after the last window changes nothing, so the most that any length needs at the end
+    is right for all.
     """
     if isinstance(rest, int):
         return _same(max(reach - (rest or stride), 0), auto)

@@ -1,6 +1,6 @@
-"""Where weights come from: safetensors, npz, torch state dicts, other ``.oinf`` files.
+"""The sources of weights: safetensors, npz, torch state dicts, other ``.oinf`` files.
 
-A source lists its tensors without reading them and reads any run of elements when asked. Nothing here executes code
+A source lists its tensors without reading them, and reads any run of elements on demand. Nothing here executes code
 from a file.
 """
 

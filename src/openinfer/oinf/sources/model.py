@@ -1,4 +1,4 @@
-"""Another ``.oinf`` file as a source: everything in it is taken over."""
+"""Another ``.oinf`` file as a source; everything in it is taken over."""
 
 from contextlib import ExitStack
 from typing import Any

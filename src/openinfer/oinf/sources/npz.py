@@ -19,9 +19,9 @@ from openinfer.oinf.quantize import ReadElements
 from openinfer.oinf.sources.tensor import SourceTensor, TensorSource, bad_weights, open_weights, read_whole
 
 _BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError, OSError)
-"""What zipfile and NumPy raise for a malformed, encrypted or unsupported archive."""
+"""The exceptions of zipfile and NumPy for a malformed, encrypted or unsupported archive."""
 _BAD_HEADER = (SyntaxError, tokenize.TokenError, TypeError, OverflowError, MemoryError, RecursionError)
-"""What NumPy raises for an invalid header: it reads headers with Python's own tokenizer and parser."""
+"""The exceptions of NumPy for an invalid header: it reads headers with Python's own tokenizer and parser."""
 
 
 def open_npz(path: str, resources: ExitStack) -> TensorSource:
@@ -56,10 +56,10 @@ def _tensor(path: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Sou
 
 
 def npy_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, "np.dtype[Any]"]:
-    """Shape, whether the order is Fortran's, and element type of an ``.npy`` stream; ValueError for anything else."""
+    """Shape, Fortran order and element type of an ``.npy`` stream; ValueError for anything else."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of Python's parser, about what a hostile header contains
+            warnings.simplefilter("ignore")  # from Python's parser, about the contents of a hostile header
             version = npy.read_magic(stream)
             read_header: Any = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}.get(version)
             if read_header is None:
@@ -78,7 +78,7 @@ def npy_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, "np.dtype[Any]
 def _stream_reader(
     path: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo, start: int, dtype: "np.dtype[Any]"
 ) -> ReadElements:
-    """Reads forward through the member; going back (for a second pass) opens it again."""
+    """Reads forward through the member; going back (for a second pass) reopens it."""
     stream: IO[bytes] | None = None
 
     def read(first: int, count: int) -> npt.NDArray[Any]:

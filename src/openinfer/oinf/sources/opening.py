@@ -1,4 +1,4 @@
-"""Which reader a weights file needs, by its name."""
+"""Chooses the reader for a weights file by its name."""
 
 import os
 from contextlib import ExitStack
@@ -45,7 +45,7 @@ def open_source(path: str, resources: ExitStack) -> TensorSource:
 
 
 def _start(path: str) -> bytes:
-    """The first bytes of a file, or none where it cannot be read."""
+    """The first bytes of a file, or none if it cannot be read."""
     try:
         if not os.path.isfile(path):
             return b""

@@ -1,7 +1,7 @@
 """safetensors files and sharded indexes, read without mapping so that memory stays flat.
 
-The format is a length, a JSON header and the data; the header is checked here completely (the package that defines the
-format maps the whole file, which counts against the memory of a small machine).
+The format is a length, a JSON header and the data. The header is checked completely here; the package that defines the
+format maps the whole file, which counts against the memory of a small machine.
 """
 
 import json
@@ -67,7 +67,7 @@ def open_safetensors(path: str, resources: ExitStack) -> TensorSource:
 
 
 def open_index(path: str, resources: ExitStack) -> TensorSource:
-    """The tensors of a model that is spread over several safetensors files by an index."""
+    """The tensors of a model that an index spreads over several safetensors files."""
     descriptor, size = open_weights(path, resources)
     if size > MAX_HEADER_BYTES:
         raise bad_weights(path, f"an index of {counted(size, 'byte')} is too long")
@@ -109,7 +109,7 @@ def _parse_header(path: str, header: bytes) -> dict[str, _Entry]:
 
 
 def _json(path: str, text: bytes, offset: int) -> Any:
-    """JSON with duplicate keys and runaway nesting refused."""
+    """Parse JSON, rejecting duplicate keys and runaway nesting."""
     try:
         return json.loads(text.decode("utf-8"), object_pairs_hook=_no_duplicates)
     except RecursionError as error:
@@ -136,7 +136,7 @@ def _first_problem(error: ValidationError) -> str:
 
 
 def _require_tiling(path: str, entries: dict[str, _Entry], nbytes: int) -> None:
-    """Tensors follow one another and cover the data exactly."""
+    """Check that tensors are contiguous and cover the data exactly."""
     end = 0
     for name, entry in sorted(entries.items(), key=lambda item: item[1].data_offsets):
         start, stop = entry.data_offsets

@@ -1,4 +1,4 @@
-"""What every source offers: named tensors whose elements can be read piece by piece."""
+"""The interface of every source: named tensors whose elements can be read run by run."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -23,9 +23,9 @@ from openinfer.oinf.quantize import ReadElements
 class SourceTensor:
     """A tensor of a weights file.
 
-    ``dtype`` is None when the source's element type has no counterpart here: then the values must be cast, or, where
-    ``read`` is None as well, left out. ``read`` is None too for a tensor without data. ``stored`` holds the bytes where
-    they can be copied unchanged.
+    ``dtype`` is None if the source's element type has no counterpart here: the values must then be cast or, if ``read``
+    is None as well, left out. ``read`` is also None for a tensor without data. ``stored`` holds the bytes if they can
+    be copied unchanged.
     """
 
     name: str
@@ -58,18 +58,18 @@ class SourceTensor:
 
 @dataclass(frozen=True)
 class TensorSource:
-    """A weights file: its tensors, and what else a model file takes over from it."""
+    """A weights file: its tensors, and what else a model file takes from it."""
 
     path: str
     tensors: list[SourceTensor]
     sizevars: Mapping[str, int] = field(default_factory=dict)
     metadata: Mapping[str, MetadataValue] = field(default_factory=dict)
     skipped: list[str] = field(default_factory=list)
-    """Things in the file that are not tensors."""
+    """Entries of the file that are not tensors."""
 
 
 def read_elements(descriptor: int, path: str, offset: int, dtype: "np.dtype[Any]") -> ReadElements:
-    """A reader of elements that lie in an open file from ``offset`` on."""
+    """A reader of elements stored in an open file from ``offset`` on."""
 
     def read(start: int, count: int) -> npt.NDArray[Any]:
         values = np.empty(count, dtype)
@@ -86,7 +86,7 @@ def read_elements(descriptor: int, path: str, offset: int, dtype: "np.dtype[Any]
 
 
 def read_whole(load: Callable[[], npt.NDArray[Any]]) -> ReadElements:
-    """A reader of a tensor that can only be loaded as a whole; it is let go after its last element."""
+    """A reader of a tensor that can only be loaded whole; it is released after its last element."""
     held: npt.NDArray[Any] | None = None
 
     def read(start: int, count: int) -> npt.NDArray[Any]:
@@ -109,5 +109,5 @@ def open_weights(path: str, resources: ExitStack) -> tuple[int, int]:
 
 
 def bad_weights(path: str, reason: str, advice: str | None = None) -> OinfError:
-    """The error for a weights file that breaks the rules of its own format."""
+    """The error for a weights file that violates its own format."""
     return OinfError(Diagnostic(Code.BAD_WEIGHTS_FILE, f"{path!r} cannot be read: {reason}", FileSpan(path), advice))

@@ -33,7 +33,7 @@ _BROKEN = (
     ImportError,
     OverflowError,
 )
-"""What torch raises for files that are not what they should be."""
+"""The exceptions of torch for malformed files."""
 
 _MAX_DEPTH = 200
 _MAX_ENTRIES = 1_000_000
@@ -58,7 +58,7 @@ _ARRAY_TYPES: dict[str, type[np.generic]] = {
 
 
 def open_torch(path: str, resources: ExitStack) -> TensorSource:
-    """The tensors of a state dict; nested dicts give dotted names, other values are skipped and named."""
+    """The tensors of a state dict; nested dicts give dotted names, other values are skipped and listed."""
     torch = _torch()
     descriptor, _ = open_weights(path, resources)
     try:
@@ -92,10 +92,10 @@ def _torch() -> Any:
 
 
 def _broken(path: str, error: Exception, tensor: str | None = None) -> OinfError:
-    """The typed form of what torch raised, about the file or about one of its tensors."""
+    """The typed error for what torch raised, about the file or about one of its tensors."""
     reason = without_colours(str(error)).partition("\n")[0] or type(error).__name__
     if reason.startswith("Weights only load failed"):
-        # Torch goes on to say how to load it all the same, which would run what is in the file.
+        # Torch goes on to say how to load it all the same, which would run code in the file.
         reason = "it holds other Python objects than tensors, and loading those can run code"
         advice = "save the tensors alone: torch.save(model.state_dict(), path)"
         return bad_weights(path, reason, advice)
@@ -103,7 +103,7 @@ def _broken(path: str, error: Exception, tensor: str | None = None) -> OinfError
 
 
 def _leaves(path: str, content: Any) -> Iterator[tuple[str, Any]]:
-    """Everything in nested dicts that is not a dict, in order, with dotted names.
+    """All values in nested dicts that are not dicts themselves, in order, with dotted names.
 
     A pickle can put a dict into itself, or one dict into many places: hence the limits.
     """
@@ -144,7 +144,7 @@ def _tensor(path: str, name: str, tensor: Any, torch: Any) -> SourceTensor:
 
 
 def _foreign_form(tensor: Any, type_name: str, torch: Any) -> str | None:
-    """What kind of tensor this is where its values cannot be read; None where they can."""
+    """The kind of tensor this is, if its values cannot be read; otherwise None."""
     if tensor.layout != torch.strided:
         return f"{tensor.layout} of {type_name}"
     if tensor.device.type != "cpu":
@@ -152,6 +152,6 @@ def _foreign_form(tensor: Any, type_name: str, torch: Any) -> str | None:
     if type_name not in _ARRAY_TYPES:
         return type_name
     if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
-        # A few stored bytes can claim any size: such a view could fill the memory and the disk.
+        # A few stored bytes can claim any size: such a view could fill memory and disk.
         return f"{type_name} expanded from fewer stored values"
     return None
