@@ -445,9 +445,9 @@ def test_memory_that_a_group_cannot_share_is_a_threads_own() -> None:
     with builder.loop(3, PARALLEL) as i:
         own = builder.buffer(F32, (64,))
         with builder.loop(64) as j:
-            builder.store(own, (j,), load(x, i, j))
+            builder.store(own, (index(63) - j,), load(x, i, j))
         with builder.loop(64) as j:
-            builder.store(y, (i, j), load(own, index(63) - j))
+            builder.store(y, (i, j), load(own, j))
     kernel = Kernel("k", (x,), (y,), builder.body)
     assert forms(checked(kernel, [numbers(F32, 3, 64)])) == ["together"]
     assert forms(checked(kernel, [numbers(F32, 3, 64)], SimtMachine(8, 4, shared_bytes=256))) == ["threads"]

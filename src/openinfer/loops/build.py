@@ -220,6 +220,9 @@ def unflat(position: Position, shape: Sequence[int]) -> tuple[Scalar, ...]:
     rest = index(position)
     found: list[Scalar] = []
     for axis in range(len(shape) - 1, -1, -1):
+        if axis and type(shape[axis]) is int and shape[axis] == 1:
+            found.append(index(0))
+            continue
         found.append(rest if axis == 0 else rest % index(shape[axis]))
         rest = rest // index(shape[axis])
     return tuple(reversed(found))

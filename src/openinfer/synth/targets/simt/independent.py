@@ -4,7 +4,7 @@ from dataclasses import replace
 from itertools import combinations
 
 from openinfer.loops.affine import Affine, position
-from openinfer.loops.dim import is_symbolic
+from openinfer.loops.dim import is_symbolic, span
 from openinfer.loops.ir import (
     Const,
     For,
@@ -22,6 +22,7 @@ from openinfer.loops.ir import (
 )
 from openinfer.loops.rewrite import Statements
 from openinfer.synth.targets.simt.row_loops import row_loop
+from openinfer.synth.targets.simt.threads import int_extent
 
 
 def with_independent_loops(body: Statements) -> Statements:
@@ -45,20 +46,25 @@ def as_parallel(loop: For) -> For:
 
 
 def _is_independent(loop: For) -> bool:
+    is_simple = not any(isinstance(one, For) for one in walk(loop.body))
+    return is_simple and type(getattr(loop.extent, "value", None)) is int and is_independent(loop)
+
+
+def is_independent(loop: For) -> bool:
+    """Whether each iteration of a loop, which may have loops inside, stores to distinct elements and reads none."""
     inside = [*walk(loop.body)]
-    extent = loop.extent
-    if loop.bind is not None or not isinstance(extent, Const) or type(extent.value) is not int:
+    if loop.bind is not None or not isinstance(loop.extent, Const):
         return False
-    if not all(isinstance(one, Let | Local | SetLocal | Store | If) for one in inside):
+    if not all(isinstance(one, Let | Local | SetLocal | Store | If | For) for one in inside):
         return False
-    names = {one.var for one in inside if isinstance(one, Let | Local)}
+    names = {one.index if isinstance(one, For) else one.var for one in inside if isinstance(one, For | Let | Local)}
     if any(isinstance(one, SetLocal) and one.var not in names for one in inside):
         return False
     stores = [one for one in inside if isinstance(one, Store)]
     loads = (part for one in inside for value in scalars(one) for part in visit(value) if isinstance(part, Load))
     if not stores or {one.buffer for one in stores} & {one.buffer for one in loads}:
         return False
-    return _are_apart(stores, loop.index, extent.value, names)
+    return _are_apart(stores, loop.index, span(int_extent(loop.extent))[1], names)
 
 
 def _are_apart(stores: list[Store], index: ScalarVar, extent: int, names: set[ScalarVar]) -> bool:

@@ -53,6 +53,8 @@ class SimtMachine:
     """Whether 128 threads can multiply tiles together, with dedicated instructions."""
     units: int = 64
     """Compute units: at least this many groups run concurrently, if there are enough."""
+    unrolls: bool = False
+    """Whether code can ask the compiler to unroll a loop."""
     fuses: bool = False
     """Whether multiply-add is one instruction with a single rounding."""
     early: Following | None = None
@@ -113,6 +115,7 @@ def simt_machine(arch: DeviceArch) -> SimtMachine:
         most_shared_bytes=limits.max_shared_memory_bytes or 0,
         has_matrix_units=arch.device.api == "cuda" and arch.device.architecture == _WITH_MATRIX_UNITS,
         units=limits.compute_units or SimtMachine.units,
+        unrolls=arch.device.api == "cuda",
         fuses=arch.numerics.fma == "exact",
         early=early,
         knows_weights="restrict_weights" in trials,

@@ -21,6 +21,7 @@ from openinfer.synth.targets.simt.matrix import matrix_units
 from openinfer.synth.targets.simt.order import sorted_by_groups, with_orders
 from openinfer.synth.targets.simt.queries import with_own_queries
 from openinfer.synth.targets.simt.query_blocks import query_blocks
+from openinfer.synth.targets.simt.recomputed import with_recomputed_rows
 from openinfer.synth.targets.simt.rows import rows
 from openinfer.synth.targets.simt.split import with_split_sums
 from openinfer.synth.targets.simt.stream import streamed
@@ -41,7 +42,8 @@ def scheduled(kernel: Kernel, machine: SimtMachine) -> Launches:
         return found
     kernel = with_own_queries(kernel)
     loops = plain(kernel)
-    kernel = with_split_sums(with_orders(plain(kernel, frozenset({Order})), machine), machine)
+    kernel = with_recomputed_rows(with_orders(plain(kernel, frozenset({Order})), machine))
+    kernel = with_split_sums(kernel, machine)
     whole = [one for one in kernel.body if isinstance(one, Contraction)]
 
     def expand(one: Contraction, taken: set[str]) -> Statements | None:
