@@ -169,7 +169,7 @@ def test_the_advice_names_a_kernel_and_says_why() -> None:
     )
     done = (made("k0_a", 1e-3, 0.5, 0, operations=2_000_000),)
     profile = Profile("net", "mine", "generic", kernels[0].roofline, done, done, whole, whole, False)
-    assert advice(profile).startswith("Every kernel is as fast as this machine lets it be")
+    assert advice(profile).startswith("Every kernel is as fast as this machine allows")
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------

@@ -258,7 +258,7 @@ def test_the_first_difference_is_shown_and_exits_1(traces: dict[str, str]) -> No
     done = diff(traces["full"], traces["far"])
     assert (done.status, done.err) == (1, "")
     lines = done.out.splitlines()
-    assert lines[0].startswith("the runs part at node 0 (Transfer in block 'entry'), event 0, by value")
+    assert lines[0].startswith("the runs diverge at node 0 (Transfer in block 'entry'), event 0, by value")
     assert "  a max: 1 against 3 (by 2, relative 0.667)" in lines
 
 
@@ -291,7 +291,7 @@ def test_a_shorter_trace_is_told(tmp_path: Path, traces: dict[str, str]) -> None
     events = json.loads(Path(traces["full"]).read_text())
     (tmp_path / "short.json").write_text(json.dumps(events[:-1]))
     done = diff(traces["full"], str(tmp_path / "short.json"))
-    assert (done.status, done.out.startswith("B ends where A goes on with node ")) == (1, True)
+    assert (done.status, done.out.startswith("B ends where A continues with node ")) == (1, True)
 
 
 @pytest.mark.parametrize(

@@ -317,7 +317,7 @@ def verdict(made: Mutant, folder: Path) -> str:
         with time_limit(MOST_SECONDS):
             import_onnx(path, folder / "out", sizes=dict.fromkeys(_dimensions(made.data), "<=5"))
     except OpenInferError as error:
-        return "not sound" if "is not sound" in error.message else str(error.code)
+        return "not sound" if "is invalid" in error.message else str(error.code)
     return "graph"
 
 

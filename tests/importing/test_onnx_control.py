@@ -130,7 +130,7 @@ GROWING = """z = Loop (n, yes, x) <body = b (int64 i, bool go, float[k] s) => (b
 
 def test_a_value_that_grows_is_refused_unless_its_iterations_are_known(tmp_path: Path) -> None:
     made = net("(float[4] x, int64 n) => (float[m] z)", GROWING)
-    with pytest.raises(ImportingError, match=r"what it carries changes from f32\[4\] to f32\[8\]"):
+    with pytest.raises(ImportingError, match=r"a value it carries changes from f32\[4\] to f32\[8\]"):
         imported(made, tmp_path)
     require_agreement(made, tmp_path, {"x": X}, fixed={"n": np.array(3)})
 

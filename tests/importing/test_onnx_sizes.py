@@ -135,7 +135,7 @@ def test_a_multiple_is_split_evenly(tmp_path: Path) -> None:
         opset=18,
     )
     require_agreement(made, tmp_path, {"x": normal(6, 3)}, sizes={"length": "2*n", "n": "<=5"})
-    with pytest.raises(ImportingError, match="it splits a dynamic size evenly") as caught:
+    with pytest.raises(ImportingError, match="it splits a dynamic size into equal parts") as caught:
         imported(made, tmp_path, sizes={"length": "<=10"})
     assert "NAME=2*n" in str(caught.value)
 

@@ -126,7 +126,7 @@ NOT_MECHANICAL = {
     'write it like "ij,jk->ik"': _VALUE,
     "write name=value": "Only the author knows which parameter it is.",
     'write sizes={"B": 4}': _ELSEWHERE,
-    "write some blocks out where they are run": _DESIGN,
+    "inline some blocks where they are run": _DESIGN,
     "write the dtype of its elements, then its shape: f32[2, 3]": _TYPE,
     "{} belongs to entry: make it a parameter of {}": "All calls of the block change with it.",
     "{} holds {}": _VALUE,

@@ -78,7 +78,7 @@ def test_all_threads_get_the_same_bits_though_the_order_matters() -> None:
 @pytest.mark.parametrize("one", [GroupBarrier(), Combine((S,), (OTHER,), (S + OTHER,), 8)], ids=["barrier", "combine"])
 def test_a_meeting_to_which_not_all_come_is_refused(one: Statement) -> None:
     kernel = group(Local(S, load(X, T)), If(T < 7, (one,)), Store(Y, (T,), S))
-    with pytest.raises(UndefinedError, match="others do not come"):
+    with pytest.raises(UndefinedError, match="others do not reach"):
         interpret(kernel, [ARRAY])
 
 

@@ -261,7 +261,7 @@ def test_wrong_attention_is_refused_in_words() -> None:
     assert "'i4' is used where it is not defined" in problems(values=replace(one.values, index=(key, depth)))
     assert "'i4' is used where it is not defined" in problems(score=load(one.keys.buffer, key, depth))
     assert "'i3' is used where it is not defined" in problems(until=key)
-    assert "a border of visible keys is f64, not index" in problems(after=const(1.0, F64))
+    assert "a bound of visible keys is f64, not index" in problems(after=const(1.0, F64))
     assert "a score is index, not f64" in problems(score=key)
     assert "an element of an attention does not contain q[i1, i2, i4]" in problems(
         queries=replace(one.queries, value=const(1.0, F64))

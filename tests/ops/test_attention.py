@@ -259,7 +259,7 @@ Q = (2, 4, 3, 8)
     [
         ("sdpa", ((8,), Q, Q), 0, "attention takes [..., heads, T, d] or [T, d], not f32[8]"),
         ("sdpa", (Q, (2, 4, 3, 6), Q), 1, "queries of f32[2, 4, 3, 8] and keys of f32[2, 4, 3, 6] differ in length"),
-        ("sdpa", (Q, Q, (2, 4, 5, 8)), 2, "the keys f32[2, 4, 3, 8] and the values f32[2, 4, 5, 8] are not as many"),
+        ("sdpa", (Q, Q, (2, 4, 5, 8)), 2, "the keys f32[2, 4, 3, 8] and the values f32[2, 4, 5, 8] differ in number"),
         (
             "sdpa",
             (Q, (2, 3, 3, 8), (2, 3, 3, 8)),
@@ -295,7 +295,7 @@ Q = (2, 4, 3, 8)
             "the 8 columns of f32[8, 8] do not divide into heads of 3 elements, as f32[2, 3] has",
         ),
         ("attn", ((3, 8), (3, 4), (3, 4), (8, 8)), 1, "2 query heads of f32[3, 8] do not share 3 heads of f32[3, 4]"),
-        ("rope", ((), ("i64", ())), 0, "'rope' turns the last axis, and f32 has none"),
+        ("rope", ((), ("i64", ())), 0, "'rope' rotates the last axis, and f32 has none"),
         ("rope", ((3, 8), ("i64", (4,))), 1, "i64[4] does not broadcast to the [3] rows of f32[3, 8]"),
         (
             "rope_cached",
@@ -335,9 +335,9 @@ def test_attention_refuses_parameters(name: str, params: dict[str, Any], message
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"rotary_dim": 3}, "the 3 elements to turn are not an even part of the last axis of f32[3, 8]"),
-        ({"rotary_dim": 10}, "the 10 elements to turn are not an even part of the last axis of f32[3, 8]"),
-        ({"rotary_dim": -2}, "the -2 elements to turn are not an even part of the last axis of f32[3, 8]"),
+        ({"rotary_dim": 3}, "the 3 elements to rotate are not an even number within the last axis of f32[3, 8]"),
+        ({"rotary_dim": 10}, "the 10 elements to rotate are not an even number within the last axis of f32[3, 8]"),
+        ({"rotary_dim": -2}, "the -2 elements to rotate are not an even number within the last axis of f32[3, 8]"),
         ({"base": 0.0}, "'base' is finite and above 0, not 0.0"),
         ({"scale": float("nan")}, "'scale' is finite, not nan"),
     ],

@@ -215,7 +215,7 @@ def test_refuses_shapes(name: str, shapes: tuple[tuple[int, ...], ...], params: 
     ("params", "at", "message"),
     [
         ({"groups": 0}, "groups", "'groups' is at least 1, not 0"),
-        ({"groups": 3}, "groups", "the channels of f32[1, 4, 5, 5] and f32[6, 4, 3, 3] do not fall into 3 groups"),
+        ({"groups": 3}, "groups", "the channels of f32[1, 4, 5, 5] and f32[6, 4, 3, 3] do not divide into 3 groups"),
         ({"strides": 0}, "strides", "the elements of 'strides' are at least 1"),
         ({"strides": (1, 1, 1)}, "strides", "'strides' has 3 elements, but there are 2 spatial axes"),
         ({"dilations": -1}, "dilations", "the elements of 'dilations' are at least 1"),

@@ -156,7 +156,7 @@ TUNING_BUGS = (
     Bug(
         "kernels that copy and that do not are one function",
         "synth/targets/cpu/tile.py",
-        '" of columns as they lie" if self.is_direct else ""',
+        '" of columns in place" if self.is_direct else ""',
         '""',
         TUNE,
         "not_one_function",

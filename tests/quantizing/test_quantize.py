@@ -402,7 +402,7 @@ def test_layers_that_no_sample_reaches_stay_in_floats(tmp_path: Path) -> None:
     """
     samples = {"x": noise(5, 4), "wanted": np.zeros(5, np.bool_)}
     found = quantized(tmp_path, text, {"W": noise(4, 4), "V": noise(4, 4)}, samples)
-    assert [(one.label, one.reason) for one in found.report.floats] == [("V", "no sample comes to it")]
+    assert [(one.label, one.reason) for one in found.report.floats] == [("V", "no sample reaches it")]
 
 
 def test_samples_of_different_shapes_come_as_arrays_of_their_own(tmp_path: Path) -> None:

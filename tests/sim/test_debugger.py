@@ -299,7 +299,7 @@ def test_a_breakpoint_on_the_first_node_stops_at_the_next_step() -> None:
 def test_a_condition_that_cannot_be_judged_stops_and_says_why() -> None:
     session = debugger()
     answer = say(session, "break if h[7] > 1", "continue")
-    assert "cannot be judged: the index 7 of 'h' is outside axis 0, which has 2" in answer
+    assert "cannot be evaluated: the index 7 of 'h' is outside axis 0, which has 2" in answer
     assert node(answer) == 1
 
 

@@ -70,7 +70,7 @@ def test_an_init_that_takes_less_memory_fails_on_the_board(tmp_path: Path) -> No
     assert "arena_bytes < MLP_ARENA_BYTES" in text
     source.write_text(text.replace("arena_bytes < MLP_ARENA_BYTES", "arena_bytes < MLP_ARENA_BYTES - 1"), "ascii")
     ended = make(tmp_path, "selftest", "CFLAGS=-O2")
-    assert ended.stdout == "one byte less than is needed was not refused\n"
+    assert ended.stdout == "memory that is one byte too small was not refused\n"
     assert ended.returncode != 0
 
 

@@ -196,10 +196,10 @@ def test_a_command_that_is_terminated_leaves_nothing(cache: Path, tmp_path: Path
 # --- compilers that are none ------------------------------------------------------------------------------------------
 
 ODD_COMPILERS = {
-    "killed": ("kill -SEGV $$", "was ended by SIGSEGV"),
-    "silent": ("exit 0", "made no library"),
+    "killed": ("kill -SEGV $$", "was killed by SIGSEGV"),
+    "silent": ("exit 0", "produced no library"),
     "not UTF-8": ("printf 'err\\377\\376or\\033[31m' >&2; exit 1", "err��or"),
-    "makes a folder": ("mkdir module.so", "made no library"),
+    "makes a folder": ("mkdir module.so", "produced no library"),
 }
 
 

@@ -206,7 +206,7 @@ def test_a_project_that_was_not_written_to_its_end_does_not_build(
                 new.emit(folder, others)
         ended = make(folder)
         assert ended.returncode != 0
-        assert "was not written to its end" in ended.stderr
+        assert "was only partly written" in ended.stderr
     new.emit(folder, others)
     assert make(folder).stdout == "8 of 8 values are right\n"
 

@@ -71,6 +71,6 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(tmp_path: Any) 
     done = openinfer("synth", str(tmp_path / "g.oig"), *arguments, "--json")
     found = json.loads(done.out)["diagnostics"][0]
     assert (done.status, found["code"]) == (1, "E801")
-    assert found["message"].startswith("there is no room for arena 156.2 KiB, state 64 B in the memories of")
+    assert found["message"].startswith("arena 156.2 KiB, state 64 B do not fit in the memories of")
     assert "sram: 128.0 KiB for arena, state" in found["notes"]
     assert not (tmp_path / "out").exists()

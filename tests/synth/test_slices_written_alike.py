@@ -102,4 +102,4 @@ def test_a_length_that_must_fit_another_one_is_refused(node: str) -> None:
         planned(text([node]))
     assert caught.value.code is Code.NOT_SYNTHESIZED
     assert caught.value.diagnostics[0].span is not None
-    assert "must fit others" in caught.value.diagnostics[0].message
+    assert "must match others" in caught.value.diagnostics[0].message

@@ -411,7 +411,7 @@ def test_lengths_that_must_fit_named_sizes_are_refused() -> None:
     with pytest.raises(GraphError) as caught:
         planned(text)
     assert caught.value.code is Code.NOT_SYNTHESIZED
-    assert "read the part into a variable" in str(caught.value)
+    assert "read the slice into a variable" in str(caught.value)
 
 
 def test_extents_that_shrink_as_a_size_grows_stay_in_memory() -> None:

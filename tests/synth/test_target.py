@@ -96,8 +96,8 @@ def test_header_code_and_build_files_say_the_alignment_of_the_target(model: Mode
     changed(alignment=128)
     plan = planned(model)
     assert "#define NET_ALIGNMENT 128\n" in text_of(plan, "include/net.h")
-    assert "multiple of 128" in text_of(plan, "include/net.h")
-    assert "multiple of 128" in text_of(plan, "src/net.c")
+    assert "aligned to 128 bytes" in text_of(plan, "include/net.h")
+    assert "aligned to 128 bytes" in text_of(plan, "src/net.c")
     assert "#define OI_ALIGNMENT 128\n" in text_of(plan, "src/runtime.h")
     assert "127u) / 128u * 128u" in text_of(plan, "example/main.c")
     assert "_Alignas(128)" in text_of(planned(model, "array"), "src/weights.c")
@@ -128,5 +128,5 @@ def test_weights_lie_in_segments_that_a_buffer_holds(model: ModelLoader, changed
     assert [(one.offset, one.nbytes) for one in weights.segments] == [(0, 64), (64, 64)]
     assert sum(one.nbytes for one in weights.segments) == whole.nbytes == weights.size
     changed(max_buffer_bytes=32)
-    with pytest.raises(GraphError, match="'w' has 60 bytes, and the device takes 32 in one piece"):
+    with pytest.raises(GraphError, match="'w' has 60 bytes, and the device takes 32 in one buffer"):
         planned(model)

@@ -131,10 +131,10 @@ def _too_many(graph: Graph, variables: int) -> Diagnostic:
     """Tracking which block touches which variable, through others, would take too much memory."""
     last = [*graph.blocks.values()][-1]
     message = (
-        f"{counted(len(graph.blocks), 'block')} with {counted(variables, 'variable')}: what each of them touches"
-        f" through others is followed for up to {MOST_REACHED:,} pairs of a block and a variable"
+        f"{counted(len(graph.blocks), 'block')} with {counted(variables, 'variable')}: which block touches"
+        f" which variable, through others too, is tracked for up to {MOST_REACHED:,} pairs"
     )
-    return Diagnostic(Code.OUT_OF_MEMORY, message, last.nodes[0].span, "write some blocks out where they are run")
+    return Diagnostic(Code.OUT_OF_MEMORY, message, last.nodes[0].span, "inline some blocks where they are run")
 
 
 def _position(problem: Diagnostic) -> int:

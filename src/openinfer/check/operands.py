@@ -37,7 +37,7 @@ class OperandTypes:
 
     def type(self, operand: Operand, node: Node, loops: Around) -> AccessType:
         """The type of an operand; problems are reported."""
-        assert not isinstance(operand, Literal), "its dtype is that of what stands around it"
+        assert not isinstance(operand, Literal), "the dtype of a literal depends on the other operands"
         if isinstance(operand, ModelRef):
             return self._model_ref(operand, operand.span or node.span, loops)
         span = operand.span or node.span

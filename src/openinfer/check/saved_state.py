@@ -110,7 +110,7 @@ def loaded(
                 file.write(state)
             return _read(bound, fits, path, "<state>")
     except OSError as error:
-        message = f"there is no room for a temporary file with the state: {error.strerror or error}"
+        message = f"cannot write a temporary file for the state: {error.strerror or error}"
         advice = "TMPDIR can name another folder for temporary files; load_state also takes the path of a file"
         raise ExecutionError(Diagnostic(Code.WRITE_FAILED, message, None, advice)) from error
 
@@ -170,7 +170,7 @@ def _require_checksum(model: ModelLoader, name: str) -> None:
     digest.update(_NO_CHECKSUM.encode())
     digest.update(after)
     if len(found) != len(_NO_CHECKSUM) or digest.hexdigest() != stored:
-        raise _misfit(name, "it is damaged: its checksum is another")
+        raise _misfit(name, "it is damaged: its checksum is wrong")
 
 
 def _require_backed(variable: BoundVar, parts: Mapping[MatrixKey, Array], file_size: int, name: str) -> None:

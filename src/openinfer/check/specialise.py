@@ -177,7 +177,7 @@ class _Specialising:
                 if not isinstance(dim, Ref) or dim.name not in own or dim.name in found:
                     continue
                 if extent is None:
-                    message = f"only a run knows how long {operand} is, and {block.name!r} needs to know {dim.name}"
+                    message = f"the length of {operand} is known only at run time, and {block.name!r} needs {dim.name}"
                     raise self._refused(message, node, block, "declare its type: assign t: f32[...]; then transfer it")
                 found[dim.name] = expr_of(extent)
         self._require_visible(block, found, node)

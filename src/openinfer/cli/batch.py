@@ -91,7 +91,7 @@ def _files(patterns: list[str]) -> tuple[str, ...]:
     for pattern in patterns:
         names = sorted(glob.glob(pattern, recursive=True))
         if not names:
-            raise BatchError(Diagnostic(Code.BAD_BATCH, f"no file is called {pattern!r}"))
+            raise BatchError(Diagnostic(Code.BAD_BATCH, f"no file matches {pattern!r}"))
         found += names
     return tuple(dict.fromkeys(found))
 

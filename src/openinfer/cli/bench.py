@@ -40,14 +40,12 @@ class TableOrder(StrEnum):
 
 
 StepsOption = Annotated[
-    int, typer.Option("--steps", metavar="N", min=1, help="How many are timed as a whole, and how many in parts.")
+    int, typer.Option("--steps", metavar="N", min=1, help="Steps to time as a whole, and again kernel by kernel.")
 ]
-WarmupOption = Annotated[int, typer.Option("--warmup", metavar="N", min=0, help="Steps before, which do not count.")]
-ByNode = Annotated[
-    bool, typer.Option("--by-node", help="A row for each place that calls a kernel, not for each kernel.")
-]
+WarmupOption = Annotated[int, typer.Option("--warmup", metavar="N", min=0, help="Untimed warm-up steps before.")]
+ByNode = Annotated[bool, typer.Option("--by-node", help="A row for each call site of a kernel, not for each kernel.")]
 SortOption = Annotated[
-    TableOrder, typer.Option("--sort", help="The order of rows: longest first, or as the graph has them.")
+    TableOrder, typer.Option("--sort", help="The order of rows: longest first, or that of the graph.")
 ]
 TopOption = Annotated[int | None, typer.Option("--top", metavar="N", min=1, help="Show at most N rows.")]
 JsonFile = Annotated[
@@ -193,7 +191,7 @@ def _summary(profile: "Profile") -> str:
         f"  between   {time_text(profile.between)} of it ({share}) outside of kernels",
     ]
     if profile.restores_state:
-        lines.append("  state     put back before each step, so that all of them are alike")
+        lines.append("  state     restored before each step, so that all steps are alike")
     return "\n".join(lines)
 
 
@@ -260,7 +258,7 @@ def advice(profile: "Profile") -> str:
     """Which kernel to look at first, and why."""
     one = profile.first
     if one is None:
-        return "Every kernel is as fast as this machine lets it be: there is nothing to gain in them."
+        return "Every kernel is as fast as this machine allows: there is nothing to gain."
     lines = list(dict.fromkeys(node.line for node in one.nodes if node.line is not None))
     where = f" (line{'s' * (len(lines) > 1)} {', '.join(map(str, lines[:_MOST_NODES]))})" if lines else ""
     limit = "its arithmetic" if one.bound == "compute" else "the memory it must touch"

@@ -216,14 +216,14 @@ def run_text(facts: Mapping[str, Any]) -> str:
     trials = f", {facts['trials']} of them at smaller sizes" if facts["trials"] else ""
     lines = [f"{count} step{'s' * (count != 1)}{trials}: {times}"]
     lines += [
-        f"  step {number} is refused by {'the simulator' if is_simulated else 'C'}, but not so by the code"
+        f"  step {number} fails in {'the simulator' if is_simulated else 'C'}, but not in the code"
         for number in facts["unrefused"]
     ]
     for one in facts["outputs"]:
         if not one["differing"]:
             said = "the same"
         else:
-            gap = "beyond all measure" if one["largest"] is None else f"by at most {one['largest']:.3g}"
+            gap = "by an infinity or NaN" if one["largest"] is None else f"by at most {one['largest']:.3g}"
             verdict = "" if one["ok"] else f", more than the tolerance of {facts['tolerance']:g}"
             said = f"{counted(one['differing'], 'element')} differ, {gap} in step {one['step']}{verdict}"
         lines.append(f"  {printable(one['name'])}: {one['dtype']}{one['shape']}  {said}")

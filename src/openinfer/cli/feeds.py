@@ -238,7 +238,7 @@ def _exact(dtype: DType) -> type[np.generic]:
 def _integers(variable: BoundVar, feed: Generated) -> FeedRule:
     dtype, limits = variable.dtype, feed.limits
     if limits is None and dtype.kind == "float":
-        raise _unfit(variable, "randint has no limits of its own there", f"randint:{feed.seed}:0..10")
+        raise _unfit(variable, "randint needs limits there", f"randint:{feed.seed}:0..10")
     if limits is None and dtype.values is not None:
         values = np.array(dtype.values)
         return lambda random, shape: values[random.integers(0, len(values), shape)]

@@ -29,7 +29,7 @@ def import_model(
         Rules,
         typer.Option(metavar="OUT", help="Drop an output, and everything that only it needs; * matches any text."),
     ] = None,
-    no_loops: Annotated[bool, typer.Option("--no-loops", help="Write repeated layers one after the other.")] = False,
+    no_loops: Annotated[bool, typer.Option("--no-loops", help="Unroll repeated layers.")] = False,
     no_idioms: Annotated[
         bool, typer.Option("--no-idioms", help="Leave written-out norms and the like as they are.")
     ] = False,
@@ -47,7 +47,7 @@ def import_model(
 
     if model.endswith((".pt", ".pt2", ".pth")):
         advice = "load it in Python, if you trust it, and give it to openinfer.importing.import_torch"
-        raise bad_file(model, "a file of PyTorch can run code when it is loaded", advice)
+        raise bad_file(model, "a PyTorch file can run code when it is loaded", advice)
     choices, pairs, fixed = size_choices(size or ()), state_pairs(state or ()), fixed_inputs(fix or ())
     options = ImportOptions(name, choices, pairs, fixed, tuple(drop or ()), loops=not no_loops, idioms=not no_idioms)
     report = (run_gguf_import if _is_gguf(model) else run_import)(model, output, options)

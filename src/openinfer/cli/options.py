@@ -25,7 +25,7 @@ InputOptions = Annotated[
 ]
 StrictOption = Annotated[bool, typer.Option("--strict", help="Unknown attributes are errors.")]
 NodeBudget = Annotated[
-    int | None, typer.Option("--node-budget", metavar="N", min=1, help="Give up a step that executes more nodes.")
+    int | None, typer.Option("--node-budget", metavar="N", min=1, help="Stop a step that executes more nodes.")
 ]
 LoadState = Annotated[
     str | None, typer.Option("--load-state", metavar="FILE", help="Begin with the persistent memory saved here.")
@@ -35,7 +35,7 @@ SaveState = Annotated[
 ]
 StepCount = Annotated[
     int | None,
-    typer.Option("--steps", metavar="N", min=1, help="How many; else one for each slice of @x.npy[], or one."),
+    typer.Option("--steps", metavar="N", min=1, help="How many steps; else one for each slice of @x.npy[], or one."),
 ]
 OutputOptions = Annotated[
     list[str] | None,

@@ -35,7 +35,7 @@ def pack(
         Rules,
         typer.Option(
             metavar="LAYER=NORM[:eps=E]",
-            help="Take a batch norm into the weights and bias of the layer before it, e.g. 'net.*.conv=net.*.bn'.",
+            help="Fold a batch norm into the weights and bias of the layer before it, e.g. 'net.*.conv=net.*.bn'.",
         ),
     ] = None,
     size: Annotated[Rules, typer.Option(metavar="NAME=N", help="Add a size variable.")] = None,

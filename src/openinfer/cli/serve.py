@@ -30,13 +30,15 @@ Prefill = Annotated[
 TokenizerFile = Annotated[
     str | None, typer.Option("--tokenizer", metavar="FILE.gguf", help="The tokenizer of a language model.")
 ]
-Host = Annotated[str, typer.Option("--host", help="Where to listen; elsewhere than here, a token or certificates.")]
-HttpPort = Annotated[int, typer.Option("--port", min=0, max=65535, help="For HTTP; 0 is any that is free.")]
+Host = Annotated[
+    str, typer.Option("--host", help="Where to listen; beyond this machine, a token or certificates are needed.")
+]
+HttpPort = Annotated[int, typer.Option("--port", min=0, max=65535, help="The HTTP port; 0 takes a free one.")]
 GrpcPort = Annotated[
-    int, typer.Option("--grpc-port", min=-1, max=65535, help="For gRPC; 0 is any that is free, -1 none.")
+    int, typer.Option("--grpc-port", min=-1, max=65535, help="The gRPC port; 0 takes a free one, -1 turns gRPC off.")
 ]
 Instances = Annotated[
-    int | None, typer.Option("--instances", min=1, max=1024, help="Compiled instances of a model; else one a core.")
+    int | None, typer.Option("--instances", min=1, max=1024, help="Compiled instances of a model; else one per core.")
 ]
 InstanceThreads = Annotated[int, typer.Option("--threads", min=1, max=1024, help="Threads of each instance.")]
 Isolate = Annotated[bool, typer.Option("--isolate", help="Run each instance in a process of its own.")]
@@ -50,10 +52,12 @@ Timeout = Annotated[float, typer.Option("--timeout", min=0.001, help="Seconds af
 MaxRequest = Annotated[int, typer.Option("--max-request-bytes", min=1024, help="The largest request.")]
 MaxConnections = Annotated[int, typer.Option("--max-connections", min=1, help="Maximum number of open connections.")]
 StateDir = Annotated[
-    str | None, typer.Option("--state-dir", metavar="DIR", help="Where sessions are saved, and come back from.")
+    str | None, typer.Option("--state-dir", metavar="DIR", help="Where sessions are saved, and loaded from.")
 ]
 SessionBytes = Annotated[int, typer.Option("--session-memory", min=1, help="Bytes for sessions of a model.")]
-SessionIdle = Annotated[float, typer.Option("--session-idle", min=0.1, help="Seconds until an idle session leaves.")]
+SessionIdle = Annotated[
+    float, typer.Option("--session-idle", min=0.1, help="Seconds until an idle session is dropped from memory.")
+]
 StateAge = Annotated[float, typer.Option("--state-age", min=1.0, help="Seconds until a saved session is removed.")]
 TokenFile = Annotated[
     str | None,
@@ -66,7 +70,9 @@ TlsClientCa = Annotated[
 ]
 OtlpEndpoint = Annotated[
     str | None,
-    typer.Option("--otlp-endpoint", metavar="URL", help="Send spans of OpenTelemetry there; else as OTEL_... say."),
+    typer.Option(
+        "--otlp-endpoint", metavar="URL", help="Send OpenTelemetry spans there; else as the OTEL_... variables say."
+    ),
 ]
 NodeTraces = Annotated[
     bool, typer.Option("--node-traces", help="Let requests ask for spans of nodes, at the cost of an instance.")

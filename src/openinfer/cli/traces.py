@@ -163,11 +163,11 @@ def _text(found: "TraceComparison", tolerance: float) -> str:
         lines.append(f"no difference{beyond} in {counted(found.events[0], 'event')}")
     elif difference.what == "end":
         longer, shorter = ("A", "B") if difference.other is None else ("B", "A")
-        lines.append(f"{shorter} ends where {longer} goes on with {difference.event.title}")
+        lines.append(f"{shorter} ends where {longer} continues with {difference.event.title}")
     else:
         event = difference.event
         task = f" of {event.thread!r}" if event.thread != "entry" else ""
-        lines.append(f"the runs part at {event.title}, event {event.position}{task}, by {difference.what}")
+        lines.append(f"the runs diverge at {event.title}, event {event.position}{task}, by {difference.what}")
         lines += [f"  {deviation}" for deviation in difference.deviations]
     if found.absent and found.with_values:
         nodes = {event.node_index: event.absent for event in found.absent}

@@ -122,7 +122,7 @@ class Adapter:
         answer = self._answers.get(command)
         try:
             if answer is None:
-                message = f"there is no request {command!r:.60} here"
+                message = f"the request {command!r:.60} is not supported"
                 raise RefusedError(message)
             body = answer(_object(request, "arguments"))
         except RefusedError as error:
@@ -130,7 +130,7 @@ class Adapter:
         except OpenInferError as error:
             return self._channel.refuse(request, str(error))
         except (KeyError, TypeError, ValueError, OverflowError) as error:
-            return self._channel.refuse(request, f"the arguments of {command!r:.60} make no sense: {error}")
+            return self._channel.refuse(request, f"the arguments of {command!r:.60} are invalid: {error}")
         self._channel.respond(request, body)
         if command in self._afterwards:
             self._afterwards[command]()
@@ -156,7 +156,7 @@ class Adapter:
 
     def _launched(self, given: dict[str, Any]) -> None:
         if self._session is not None:
-            message = "a graph has been launched already; restart begins again"
+            message = "a graph has been launched already; restart starts it again"
             raise RefusedError(message)
         graph = given.get("program")
         if not isinstance(graph, str):
@@ -208,7 +208,7 @@ class Adapter:
     def _data_breakpoint_info(self, given: dict[str, Any]) -> dict[str, Any]:
         name = self._ready.variable_named(str(given.get("name")))
         if name is None:
-            return {"dataId": None, "description": "only changes of whole variables can be waited for"}
+            return {"dataId": None, "description": "only whole variables can be watched for changes"}
         return {"dataId": name, "description": f"{name} changes", "accessTypes": ["write"]}
 
     # --- inspection -----------------------------------------------------------------------------------------------
@@ -276,7 +276,7 @@ class Adapter:
 
     def _failed(self, error: OpenInferError) -> None:
         self._channel.event("output", category="stderr", output=f"{error}\n")
-        self._halted("exception", description="the step has not happened; it would begin again", text=error.message)
+        self._halted("exception", description="the step has not happened; going on starts it again", text=error.message)
 
     def _halted(self, reason: str, **more: str) -> None:
         self._channel.event("stopped", reason=reason, threadId=THREAD, allThreadsStopped=True, **more)

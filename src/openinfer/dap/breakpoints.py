@@ -112,6 +112,6 @@ def _least(asked: dict[str, Any]) -> int:
     """The hit from which on a breakpoint stops."""
     text = _said(asked, "hitCondition").removeprefix(">=").strip() or "1"
     if not text.isdecimal():
-        message = f"the number of times is {text!r:.40}, which is no number"
+        message = f"the hit count is {text!r:.40}, which is not a number"
         raise RefusedError(message)
     return int(text)

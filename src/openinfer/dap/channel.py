@@ -57,7 +57,7 @@ class Channel:
             if name.strip().lower() == b"content-length" and value.strip().isdigit():
                 length = int(value)
         if length is None or length > MOST_BYTES:
-            message = "a message has no Content-Length that makes sense"
+            message = "a message has no valid Content-Length"
             raise ProtocolError(message)
         return length
 

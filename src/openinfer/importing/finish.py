@@ -82,8 +82,8 @@ def require_sound(made: Graph, model_path: str, path: str) -> None:
             bind(made, model)
     except GraphError as error:
         notes = tuple(one.message for one in error.diagnostics[:5])
-        message = f"the graph made of {path!r} is not sound: {notes[0]}"
+        message = f"the graph made from {path!r} is invalid: {notes[0]}"
         rounds = error.diagnostics[0].code is Code.BAD_SHAPE
-        advice = "let sizes be multiples, or begin at a least value: --size 'NAME=8+n' --size 'n<=BOUND'"
+        advice = "make sizes multiples, or give them a least value: --size 'NAME=8+n' --size 'n<=BOUND'"
         found = Diagnostic(Code.UNSUPPORTED_NODE, message, FileSpan(path), advice if rounds else None, notes[1:])
         raise ImportingError(found) from error

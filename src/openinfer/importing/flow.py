@@ -94,8 +94,8 @@ def require_same_types(new: tuple[DraftOperand, ...], variables: list[DraftValue
         is_same_size = is_same_shape(one.shape, variable.shape) or (is_number(one) and is_number(variable))
         if one.dtype is not variable.dtype or not is_same_size:
             raise Unsupported(
-                f"what it carries changes from {variable.type} to {one.type}",
-                f"give it a number of iterations that is known and at most {MOST_UNROLLED}, or carry a tensor "
+                f"a value it carries changes from {variable.type} to {one.type}",
+                f"give it a constant trip count of at most {MOST_UNROLLED}, or carry a tensor "
                 "that is large enough from the start",
             )
 

@@ -73,8 +73,8 @@ def _graphs(file: GgufFile, decoder: Decoder, options: ImportOptions) -> tuple[D
     named = file.metadata.get("general.name")
     about = f", {printable(named)[:80]}" if isinstance(named, str) and named else ""
     origin = f"Imported from {printable(os.path.basename(file.path))}{about} ({decoder.architecture})."
-    decode = DecoderGraph(decoder, context, f"{origin} One token a step; what follows is in logits.")
-    return decode, replace(decode, prompt=prompt, source=f"{origin} Several tokens a step.")
+    decode = DecoderGraph(decoder, context, f"{origin} One token per step; logits predict the next one.")
+    return decode, replace(decode, prompt=prompt, source=f"{origin} Several tokens per step.")
 
 
 class _Output:

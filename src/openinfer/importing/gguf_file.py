@@ -154,7 +154,7 @@ class _Reader:
         if self.version not in VERSIONS:
             is_swapped = int.from_bytes(self.version.to_bytes(4, "little"), "big") in VERSIONS
             kind = "its numbers are big-endian" if is_swapped else f"its version is {self.version}"
-            self._refuse(f"{kind}, and versions 2 and 3 are read, little-endian", "convert it again with llama.cpp")
+            self._refuse(f"{kind}; only versions 2 and 3 can be read, little-endian", "convert it again with llama.cpp")
         tensors, entries = self._number("<Q"), self._number("<Q")
         self._require_count(entries, "metadata entries", 8 + 4 + 1)
         self._require_count(tensors, "tensors", 8 + 4 + 4 + 8)
@@ -173,7 +173,7 @@ class _Reader:
     def _bytes(self, count: int) -> bytes:
         if count > self._left:
             self._refuse(
-                f"it ends too early: {counted(count, 'byte')} are missing {counted(self._left, 'byte')} from its end"
+                f"it ends too early: {counted(count, 'byte')} are expected {counted(self._left, 'byte')} before its end"
             )
         try:
             data = self._file.read(count)
@@ -190,7 +190,7 @@ class _Reader:
     def _string(self) -> bytes:
         length = self._number("<Q")
         if length > _MOST_TEXT:
-            self._refuse(f"it has a text of {length} bytes, more than {_MOST_TEXT}")
+            self._refuse(f"it has a string of {length} bytes, more than {_MOST_TEXT}")
         return self._bytes(length)
 
     def _name(self, what: str) -> str:
@@ -207,7 +207,7 @@ class _Reader:
         for place in range(count):
             key = self._name(f"metadata entry {place}")
             if key in found:
-                self._refuse(f"the metadata entry {printable(key)!r} is there twice")
+                self._refuse(f"the metadata entry {printable(key)!r} occurs twice")
             found[key] = self._value(key, self._number("<I"))
         return found
 
@@ -228,7 +228,7 @@ class _Reader:
         if kind == _STRING:
             self._strings += count
             if self._strings > _MOST_STRINGS or 8 * count > self._left:
-                self._refuse(f"the metadata entry {printable(key)!r} claims {count} texts, more than it can have")
+                self._refuse(f"the metadata entry {printable(key)!r} claims {count} strings, more than it can have")
             return tuple(self._string() for _ in range(count))
         layout = np.dtype("u1" if kind == _BOOL else _SCALARS[kind]) if kind == _BOOL or kind in _SCALARS else None
         if layout is None:
@@ -240,7 +240,7 @@ class _Reader:
         for place in range(count):
             name = self._name(f"tensor {place}")
             if name in found:
-                self._refuse(f"the tensor {printable(name)!r} is there twice")
+                self._refuse(f"the tensor {printable(name)!r} occurs twice")
             dims = self._number("<I")
             if dims > _MOST_DIMS:
                 self._refuse(f"the tensor {printable(name)!r} has {counted(dims, 'dimension')}, more than {_MOST_DIMS}")
@@ -281,4 +281,4 @@ class _Reader:
         for first, second in pairwise(placed):
             if first.offset + first.nbytes > second.offset:
                 names = f"{printable(first.name)!r} and {printable(second.name)!r}"
-                self._refuse(f"the tensors {names} lie in the same bytes")
+                self._refuse(f"the tensors {names} overlap")

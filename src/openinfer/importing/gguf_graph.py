@@ -46,16 +46,16 @@ class DecoderGraph:
         yield f"L := {one.layers};  // layers"
         yield f"D := {one.width};  // their width"
         yield f"N := {one.heads};  // heads"
-        yield f"G := {one.groups};  // heads of keys and values, which the others share"
+        yield f"G := {one.groups};  // heads of keys and values, shared by the query heads"
         yield f"Dh := {one.head};  // the width of a head"
         if not self._is_even:
             yield f"Dv := {one.value_head};  // the width of its values"
-        yield f"F := {one.hidden};  // the width inside of a gated layer"
+        yield f"F := {one.hidden};  // the width inside a gated layer"
         yield f"V := {one.vocabulary};  // tokens in the vocabulary"
-        yield f"C := {self.context};  // tokens that the cache has room for"
+        yield f"C := {self.context};  // capacity of the cache in tokens"
         if self._is_prompt:
             yield f"T <= {self.prompt};  // tokens of this step"
-        yield f"P <= {self.context};  // tokens so far, those of this step included"
+        yield f"P <= {self.context};  // tokens so far, including those of this step"
         yield "}"
         yield f"dynamic {{ {'tokens: i64[T]' if self._is_prompt else 'token: i64'}; }}"
         yield "volatile { logits: f32[V]; }"
@@ -78,9 +78,9 @@ class DecoderGraph:
             yield "assign column: i64[T, 1];"
             yield "assign back: i64;"
         if self.decoder.style.unrotated:
-            yield "assign turned: i64;"
-            yield "assign is_turned: bool;"
-            yield f"assign turns: i64{'[T, 1]' * self._is_prompt};"
+            yield "assign rotated: i64;"
+            yield "assign is_rotated: bool;"
+            yield f"assign positions: i64{'[T, 1]' * self._is_prompt};"
         names = {"h": "D", "x": "D", "q": "N*Dh", "k": "G*Dh", "v": "G*Dv", "joined": "N*Dv"}
         names |= {"projected": "N*Dh+G*(Dh+Dv)", "wide": "2*F"} if self.decoder.style.fused else {}
         names |= {"query": "N, Dh", "key": "G, Dh", "value": "G, Dv"} | {"gated": "F", "hidden": "F"}
@@ -130,7 +130,7 @@ class DecoderGraph:
 
     def _rope(self, x: str) -> str:
         one = self.decoder
-        words = [x, "turns" if one.style.unrotated else "column" if self._is_prompt else "step"]
+        words = [x, "positions" if one.style.unrotated else "column" if self._is_prompt else "step"]
         words += [f"base={_shown(one.rope_base)}"] if one.rope_base != 10000 else []
         words += ["interleaved=true"] if one.style.interleaved else []
         words += [f"rotary_dim={one.rotary}"] if one.rotary != one.head else []
@@ -167,10 +167,10 @@ class DecoderGraph:
     def _attention(self) -> Iterator[str]:
         one, first = self.decoder, "T, " if self._is_prompt else ""
         if one.style.unrotated:
-            yield f"op mod(l, {one.style.unrotated}) >> turned;"
-            yield f"op ne(turned, {one.style.unrotated - 1}) >> is_turned;"
-            yield "op cast(is_turned, to=i64) >> turned;"
-            yield f"op mul({'column' if self._is_prompt else 'step'}, turned) >> turns;  // some layers rotate nothing"
+            yield f"op mod(l, {one.style.unrotated}) >> rotated;"
+            yield f"op ne(rotated, {one.style.unrotated - 1}) >> is_rotated;"
+            yield "op cast(is_rotated, to=i64) >> rotated;"
+            yield f"op mul({'column' if self._is_prompt else 'step'}, rotated) >> positions;  // 0: no rotation"
         yield self._norm("h", "norm1[l]", "x")
         if one.style.fused:
             yield from self._linear("x", "qkv", "projected")
@@ -235,10 +235,10 @@ class DecoderGraph:
         cap = self.decoder.final_softcap
         last = "last" if self._is_prompt else "x"
         if self._is_prompt:
-            yield "op max_axis(places) >> step;  // the place of the last token"
+            yield "op max_axis(places) >> step;  // the position of the last token"
             yield "cache.increment step;"
             yield "transfer -1 >> back;"
-            yield "op gather(h, back) >> last;  // only what follows the last token is asked for"
+            yield "op gather(h, back) >> last;  // only the logits of the last token are needed"
         else:
             yield "cache.increment step;"
         yield self._norm("last" if self._is_prompt else "h", "norm", last)

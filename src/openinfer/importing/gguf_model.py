@@ -147,7 +147,7 @@ class _Finder:
         style = ARCHITECTURES.get(self._name)
         if style is None:
             known = ", ".join(ARCHITECTURES)
-            self._report(f"the architecture {printable(str(named))[:60]!r} is not known", f"these are: {known}")
+            self._report(f"the architecture {printable(str(named))[:60]!r} is not supported", f"supported are {known}")
             raise ImportingError(*self._problems)
         self._style = style
         made = self._decoder(style)
@@ -188,7 +188,7 @@ class _Finder:
         if layers > MOST_LAYERS or heads % groups:
             self._report(f"{counted(layers, 'layer')} of {heads} heads that share {groups} are not a decoder")
         if eps <= 0 or base <= 0:
-            self._report(f"the epsilon {eps} and the base of rotations {base} are positive")
+            self._report(f"the epsilon {eps} and the rotation base {base} must be positive")
         scaling = self._number("attention.scale", 0)
         is_largest_gemma2 = self._name == "gemma2" and layers == 46  # files do not say how its scores are scaled
         found = Decoder(
@@ -225,7 +225,9 @@ class _Finder:
             return 1.0
         factor = self._number("rope.scaling.factor", 1.0)
         if kind != "linear" or factor <= 0:
-            self._report(f"positions are scaled by {kind!r:.40} with the factor {factor}", "none and linear are known")
+            self._report(
+                f"positions are scaled by {kind!r:.40} with the factor {factor}", "none and linear are supported"
+            )
             return 1.0
         return 1 / float(factor)
 
@@ -267,7 +269,7 @@ class _Finder:
             return None
         strange = [one for one in tensors if one.format is None]
         for one in strange:
-            self._report(f"the tensor {one.name!r} is {one.format_name}", f"known are {', '.join(STORED)}")
+            self._report(f"the tensor {one.name!r} is {one.format_name}", f"supported are {', '.join(STORED)}")
         if strange:
             return None
         formats = dict.fromkeys(one.format.name for one in tensors if one.format is not None)
@@ -281,7 +283,7 @@ class _Finder:
             return
         others = [name for name in self._file.tensors if name not in self._used]
         for name in others[:20]:
-            self._report(f"the tensor {printable(name)!r} belongs to nothing that decoders like {self._name!r} have")
+            self._report(f"the tensor {printable(name)!r} is not used by the architecture {self._name!r}")
 
 
 def _evaluated(text: str, sizes: dict[str, int]) -> int:

@@ -40,7 +40,7 @@ def gguf_chat_format(path: str | os.PathLike[str]) -> ChatFormat:
     with GgufFile(os.fspath(path)) as file:
         template = file.metadata.get(_TEMPLATE)
         if not isinstance(template, str):
-            raise bad_file(file.path, "it has no chat template", "take a form from openinfer.tokenizer.CHAT_FORMATS")
+            raise bad_file(file.path, "it has no chat template", "use a format from openinfer.tokenizer.CHAT_FORMATS")
         try:
             return chat_format(template)
         except ImportingError as error:
@@ -72,9 +72,9 @@ class _Reader:
         }
         model = self._entry("model")
         if not isinstance(model, str):
-            self._refuse("model", "is not there, or no text", "the file has no tokenizer")
+            self._refuse("model", "is missing, or not a string", "the file has no tokenizer")
         if model not in readers:
-            self._unsupported(f"its tokenizer {printable(model)[:_MOST_SHOWN]!r} is not known", "; ".join(readers))
+            self._unsupported(f"its tokenizer {printable(model)[:_MOST_SHOWN]!r} is not supported", "; ".join(readers))
         texts = self._texts("tokens", _MOST_PIECES)
         if not texts:
             self._refuse("tokens", "is empty")
@@ -95,7 +95,7 @@ class _Reader:
     def _unsupported(self, reason: str, known: str) -> NoReturn:
         message = f"cannot read the tokenizer of {self._file.path!r}: {reason}"
         raise ImportingError(
-            Diagnostic(Code.UNSUPPORTED_NODE, message, FileSpan(self._file.path), f"known are {known}")
+            Diagnostic(Code.UNSUPPORTED_NODE, message, FileSpan(self._file.path), f"supported are {known}")
         )
 
     @staticmethod
@@ -105,9 +105,9 @@ class _Reader:
     def _texts(self, key: str, most: int) -> list[str]:
         stored = self._entry(key)
         if not isinstance(stored, tuple):
-            self._refuse(key, "is not there, or no array of texts")
+            self._refuse(key, "is missing, or not an array of strings")
         if len(stored) > most:
-            self._refuse(key, f"has {len(stored)} texts, more than {most}")
+            self._refuse(key, f"has {len(stored)} strings, more than {most}")
         found = []
         for at, one in enumerate(stored):
             try:
@@ -173,7 +173,7 @@ class _Reader:
             self._refuse("pre", "is not a string")
         if name not in SPLIT_RULES:
             shown = printable(name)[:_MOST_SHOWN]
-            self._unsupported(f"it splits text in the way {shown!r}, which is not known", ", ".join(SPLIT_RULES))
+            self._unsupported(f"its way to split text, {shown!r}, is not supported", ", ".join(SPLIT_RULES))
         return SPLIT_RULES[name]
 
     @staticmethod
@@ -202,7 +202,7 @@ class _Reader:
     def _scored(self, texts: Sequence[str], kinds: tuple[PieceKind, ...]) -> Vocabulary:
         scores = self._numbers("scores", len(texts))
         if scores is None:
-            self._refuse("scores", "is not there")
+            self._refuse("scores", "is missing")
         strange = next((at for at, one in enumerate(scores) if isnan(one)), None)
         if strange is not None:
             self._refuse(f"scores[{strange}]", "is not a number")

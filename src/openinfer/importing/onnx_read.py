@@ -76,7 +76,7 @@ class _Reader:
         version = opsets.setdefault("", 1 if not opsets else _OLDEST_OPSET)
         if version < _OLDEST_OPSET:
             advice = "convert it: onnx.version_converter.convert_version(model, 17)"
-            raise bad_file(self._path, f"its opset is {version}, and opsets from {_OLDEST_OPSET} on are read", advice)
+            raise bad_file(self._path, f"its opset is {version}; the oldest supported one is {_OLDEST_OPSET}", advice)
         functions = [self._function(one) for one in proto.functions]
         graph = self._graph(proto.graph, 0)
         return OnnxModel(self._path, graph, opsets, {(one.domain, one.name, one.overload): one for one in functions})

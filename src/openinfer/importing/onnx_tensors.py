@@ -91,7 +91,7 @@ class TensorReader:
         except (OSError, ValueError) as error:
             raise TensorRefusal(f"its data cannot be read from {location!r}") from error
         if not stat.S_ISREG(status.st_mode) or offset < 0 or length != nbytes or offset + nbytes > status.st_size:
-            raise TensorRefusal(f"it needs {nbytes} bytes, and {location!r} does not have them at {offset}")
+            raise TensorRefusal(f"it needs {nbytes} bytes at {offset}, and {location!r} does not have them there")
         return np.memmap(path, np.uint8, "r", offset, nbytes) if nbytes else np.zeros(0, np.uint8)
 
 
@@ -106,7 +106,7 @@ def _is_within(path: str, folder: str) -> bool:
 def _from_bytes(data: Array, dtype: DType, shape: tuple[int, ...]) -> Array:
     count = prod(shape)
     if data.size != dtype.nbytes(count):
-        raise TensorRefusal(f"{dtype.name}{list(shape)} has {dtype.nbytes(count)} bytes, and {data.size} are there")
+        raise TensorRefusal(f"{dtype.name}{list(shape)} needs {dtype.nbytes(count)} bytes, but has {data.size}")
     if dtype.is_packed:
         return _unpacked(data, dtype, count).reshape(shape)
     return data.view(dtype.array).reshape(shape)
@@ -134,7 +134,7 @@ def _from_fields(proto: Any, dtype: DType, shape: tuple[int, ...]) -> Array:
     if dtype.is_packed and values.size == -(-count * dtype.bits // 8):
         return _unpacked(values.astype(np.uint8), dtype, count).reshape(shape)
     if values.size != count:
-        raise TensorRefusal(f"{dtype.name}{list(shape)} has {count} elements, and {values.size} are there")
+        raise TensorRefusal(f"{dtype.name}{list(shape)} needs {count} elements, but has {values.size}")
     if dtype.kind == "float" and dtype.bits < 32:
         return values.astype(f"u{dtype.itemsize}").view(dtype.array).reshape(shape)
     return values.astype(dtype.array).reshape(shape)

@@ -72,7 +72,7 @@ def with_states(draft: Draft, patterns: Sequence[tuple[str, str]], own: Sequence
 def _matches(draft: Draft, output: str, given: str) -> list[StatePair]:
     """The pairs of one pattern; each ``*`` stands for the same text on both sides."""
     if output.count("*") != given.count("*"):
-        raise bad_option(f"the state {output}={given} has not as many * on both sides")
+        raise bad_option(f"the state {output}={given} needs the same number of * on both sides")
     inputs = {port.name: port for port in draft.inputs}
     found = []
     for port, texts in matching_outputs(draft, output):

@@ -85,7 +85,7 @@ class _Reader:
             return self._complex(spec, node, label)
         dtype = dtype_of(value.dtype)
         if dtype is None:
-            raise bad_model(self._name, f"{label!r} has the dtype {value.dtype}, which is not one here")
+            raise bad_model(self._name, f"{label!r} has the dtype {value.dtype}, which is not supported")
         shape = tuple(self._sizes.extent(one) for one in value.shape)
         if spec.kind.name == "USER_INPUT":
             return AtenInput(node.name, label, InputRole.GIVEN, dtype, shape)

@@ -154,7 +154,7 @@ class _ProgramTranslation:
 
 def _reason(error: Exception) -> Unsupported:
     """A refusal for an exception that a translator did not intend."""
-    return Unsupported(error.message if isinstance(error, OpError) else f"it is called in a way not known: {error}")
+    return Unsupported(error.message if isinstance(error, OpError) else f"it is called in an unsupported way: {error}")
 
 
 def _named(results: Any, node: AtenNode) -> Any:

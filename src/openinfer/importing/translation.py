@@ -248,7 +248,7 @@ class _Translation:
             self.emitter.origin = origin
         for place, name in enumerate(node.outputs):
             found = results[place] if place < len(results) else None
-            missing = _Missing(f"output {place} of {node.kind} node {node.title!r:.60} is not known")
+            missing = _Missing(f"output {place} of {node.kind} node {node.title!r:.60} is not supported")
             self._names.bind(
                 name, missing if found is None else found if isinstance(found, _Missing) else _named(found, name)
             )
@@ -323,12 +323,12 @@ class _Translation:
 def _unknown(node: OnnxNode) -> str:
     if any(key.startswith(f"{node.domain}:") for key in TABLE):
         return f"there is no translation of this op type of the domain {node.domain!r:.60}"
-    return f"the operator domain {node.domain!r:.60} is not known"
+    return f"the operator domain {node.domain!r:.60} is not supported"
 
 
 def _domain_advice(node: OnnxNode) -> str:
     if node.domain == "com.microsoft":
-        return "export the model without the optimizations of ONNX Runtime"
+        return "export the model without ONNX Runtime's optimizations"
     return "replace it by operators of ONNX"
 
 

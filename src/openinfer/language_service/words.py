@@ -3,9 +3,9 @@
 SECTIONS = {
     "sizes": "Sizes of the graph itself: `B := 4;` is fixed, `T <= 128;` can be less in each step.",
     "dynamic": "Inputs: the caller inserts them before each step.",
-    "volatile": "Variables that begin anew in each step: from the model, `@init`, or zero.",
+    "volatile": "Variables that start afresh in each step: from the model, `@init`, or zero.",
     "constant": "Values that nothing writes: from the model, its metadata, or `@init`.",
-    "persistent": "Variables that keep their values from step to step; `reset` puts them back.",
+    "persistent": "Variables that keep their values from step to step; `reset` restores their initial values.",
     "block": "A sequence of nodes. Execution starts at `block entry`.",
 }
 """Keywords outside of blocks."""
@@ -27,7 +27,7 @@ KEYWORDS = {
     "cache.write": "Writes persistent memory: `cache.write k >> K[l, t];`",
     "cache.increment": "Adds to a persistent integer: `cache.increment step;`",
     "cache.decrement": "Subtracts from a persistent integer.",
-    "cache.reset": "Puts persistent memory back to its initial value.",
+    "cache.reset": "Restores the initial value of persistent memory.",
     "effect": "The classic way to read and write state.",
     "model": 'A tensor of the model by its name: `model["scale"]`',
 }

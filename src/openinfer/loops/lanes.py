@@ -115,7 +115,7 @@ class _Group:
         teams = [team for team in self._teams() if team]
         if not teams:
             where = {type(lane.at).__name__.lower() for lane in self._lanes if lane.at is not None}
-            message = f"threads of a group wait at a {' and a '.join(sorted(where))} where others do not come"
+            message = f"threads of a group wait at a {' and a '.join(sorted(where))} which others do not reach"
             raise UndefinedError(message)
         for team in teams:
             self._combine(team)

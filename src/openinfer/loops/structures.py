@@ -275,4 +275,4 @@ class Attend(Structure):
         yield Use(self.score, (head, row, key, self.total), self.accumulator, "a score")
         for border in (self.until, self.after):
             if border is not None:
-                yield Use(border, (row,), INDEX, "a border of visible keys")
+                yield Use(border, (row,), INDEX, "a bound of visible keys")

@@ -174,7 +174,7 @@ class _Verifier:
         if var.name in self._buffers:
             yield f"'{var.name}' is a variable and a buffer"
         if var.dtype.compute is not var.dtype:
-            yield f"'{var.name}' is {var.dtype}, in which nothing is computed"
+            yield f"'{var.name}' is {var.dtype}, which is not a compute dtype"
         scope.variables[var.name] = var.dtype
         if is_local:
             scope.locals.add(var.name)
@@ -242,7 +242,7 @@ class _Verifier:
             if any(extent < 0 for extent in extents):
                 yield f"a contraction has a negative extent in {list(extents)}"
         if one.accumulator.compute is not one.accumulator or one.accumulator.kind == "bool":
-            yield f"a contraction adds up in {one.accumulator}, in which nothing is added"
+            yield f"a contraction accumulates in {one.accumulator}, which is not an accumulator dtype"
         yield from self._indices(one, scope)
         yield from self._written(one.out)
         if one.out in (one.a, one.b):
@@ -370,7 +370,7 @@ class _Verifier:
                 yield from _same(then, otherwise)
             case Cast(_, dtype):
                 if dtype.compute is not dtype:
-                    yield f"a cast to {dtype}, in which nothing is computed"
+                    yield f"a cast to {dtype}, which is not a compute dtype"
             case Bits():
                 yield from _bits(value)
             case Round(operand, storage):
@@ -417,7 +417,7 @@ def _seeing(variables: tuple[ScalarVar, ...], scope: _Scope) -> _Scope:
 def _constant(value: Const) -> Iterator[str]:
     number, dtype = value.value, value.type
     if dtype.compute is not dtype:
-        yield f"a constant of {dtype}, in which nothing is computed"
+        yield f"a constant of {dtype}, which is not a compute dtype"
     elif isinstance(number, Dim) and dtype is not INDEX:
         yield f"a dynamic size as {dtype}, not index"
     elif dtype.kind != "float" and not dtype.minimum <= number <= dtype.maximum:

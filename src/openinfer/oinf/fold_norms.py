@@ -74,7 +74,7 @@ def with_folded_norms(tensors: TensorsByName, texts: Sequence[str]) -> tuple[dic
             if norm is None or ("*" in rule.norm and not any(one.startswith(f"{norm}.") for one in tensors)):
                 continue
             if layer in folded:
-                raise _wrong(f"both {folded[layer]!r} and {rule.text!r} take a batch norm into {layer!r}")
+                raise _wrong(f"both {folded[layer]!r} and {rule.text!r} fold a batch norm into {layer!r}")
             folded[layer] = rule.text
             used.add(rule.text)
             found |= _Fold(tensors, layer, norm, rule.eps).tensors()
@@ -98,7 +98,7 @@ class _Fold:
         mean, var = self._array(_MEAN), self._array(_VAR)
         if mean is None or var is None:
             missing = f"{self.norm}.{(_MEAN if mean is None else _VAR)[0]}"
-            raise _wrong(f"there is no tensor {missing!r}, which the batch norm behind {self.layer!r} must have")
+            raise _wrong(f"there is no tensor {missing!r}, which the batch norm after {self.layer!r} must have")
         gamma, beta = self._array(_GAMMA), self._array(_BETA)
         bias = None if old is None else self._values(old)
         for one in (mean, var, gamma, beta, bias):
@@ -110,7 +110,7 @@ class _Fold:
             factor = (1.0 if gamma is None else gamma) / np.sqrt(var + self.eps)
             shift = (0.0 if beta is None else beta) + ((0.0 if bias is None else bias) - mean) * factor
         if not (np.isfinite(factor).all() and np.isfinite(shift).all()):
-            raise _wrong(f"the factors of {self.norm!r} are not all finite: they cannot be taken into weights")
+            raise _wrong(f"the factors of {self.norm!r} are not all finite: they cannot be folded into the weights")
         return {
             f"{self.layer}.weight": _scaled(weights, factor),
             f"{self.layer}.bias": _held(f"{self.layer}.bias", shift, weights if old is None else old),

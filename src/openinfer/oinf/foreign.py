@@ -12,10 +12,7 @@ LOOKED_AT = 256
 
 _CONVERT = "its tensors can be packed from a safetensors, npz or PyTorch file: openinfer pack WEIGHTS -o model.oinf"
 _NAMED = "give it a name, numpy.savez('w.npz', w=array), and pack that: openinfer pack w.npz -o model.oinf"
-_ONNX = (
-    "graphs are written, not imported; its initializers can be packed from an .npz file of them: "
-    "openinfer pack WEIGHTS.npz -o model.oinf"
-)
+_IMPORT = "import it: openinfer import FILE -o DIR writes a graph and its model"
 _GRAPH = "a graph comes first on the command line, and the model is --model FILE.oinf"
 _SECTIONS = (b"dynamic", b"volatile", b"constant", b"persistent", b"sizes", b"graph", b"block", b"inputs", b"//")
 _TORCH = (".pt", ".pth", ".bin", ".ckpt")
@@ -32,7 +29,7 @@ class Foreign:
 
 
 _MAGIC = (
-    (b"GGUF", Foreign("a GGUF file", _CONVERT)),
+    (b"GGUF", Foreign("a GGUF file", _IMPORT)),
     (b"\x93NUMPY", Foreign("a NumPy array", _NAMED)),
     (b"\x89HDF", Foreign("an HDF5 file", _CONVERT)),
     (b"\x1f\x8b", Foreign("a gzip file", "decompress it first")),
@@ -91,5 +88,5 @@ def _text(ending: str, start: bytes) -> Foreign | None:
     if head.startswith(_SECTIONS):
         return Foreign("the text of a graph", _GRAPH, is_graph=True)
     if ending == ".onnx" or (start[:1] == b"\x08" and start[2:3] == b"\x12"):
-        return Foreign("an ONNX model", _ONNX)
+        return Foreign("an ONNX model", _IMPORT)
     return None

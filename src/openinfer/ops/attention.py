@@ -59,7 +59,7 @@ def _fitted(call: Call, q: Shape, k: Shape, v: Shape, mask_slot: int) -> Shape:
     """The shape of the result on [..., heads, T, d]; the operands' shapes are given in that form."""
     _require_params(call)
     if k[-2] != v[-2] or k[-3] != v[-3]:
-        raise shape_error(f"the keys {call.input(1)} and the values {call.input(2)} are not as many", 2)
+        raise shape_error(f"the keys {call.input(1)} and the values {call.input(2)} differ in number", 2)
     if q[-3] % k[-3] if k[-3] else q[-3]:
         raise shape_error(f"{q[-3]} query heads of {call.input(0)} do not share {k[-3]} heads of {call.input(1)}", 1)
     batch = q[:-3]

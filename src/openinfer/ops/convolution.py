@@ -108,7 +108,7 @@ def _channels(call: Call, rank: int, *, transposed: bool) -> tuple[int, Shape, i
     last = call.params["layout"] == "NHWC"
     channels, spatial = (x.shape[-1], x.shape[1:-1]) if last else (x.shape[1], x.shape[2:])
     if channels % groups or w.shape[0] % groups:
-        raise parameter_error("groups", f"the channels of {x} and {w} do not fall into {groups} groups")
+        raise parameter_error("groups", f"the channels of {x} and {w} do not divide into {groups} groups")
     if channels != (w.shape[0] if transposed else w.shape[1] * groups):
         advice = f"the weights are {order}, in every layout"
         raise shape_error(f"{x} has {channels} channels, and {w} is for others", 1, advice)

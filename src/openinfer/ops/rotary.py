@@ -26,11 +26,11 @@ def _rotary(call: Call) -> int:
     """How many elements at the beginning of the last axis are rotated."""
     x = call.input(0)
     if not x.shape:
-        raise shape_error(f"'rope' turns the last axis, and {x} has none", 0)
+        raise shape_error(f"'rope' rotates the last axis, and {x} has none", 0)
     given: int | None = call.params["rotary_dim"]
     count = x.shape[-1] if given is None else given
     if count % 2 or not 0 <= count <= x.shape[-1]:
-        message = f"the {counted(count, 'element')} to turn are not an even part of the last axis of {x}"
+        message = f"the {counted(count, 'element')} to rotate are not an even number within the last axis of {x}"
         raise parameter_error("rotary_dim", message)
     return count
 

@@ -161,12 +161,12 @@ class Candidates:
         if any(dtype not in (F32, None) for dtype in own.stored):
             return "its operands are not f32"
         if call is None or call.params.get("acc") not in (None, (F32,)):
-            return "its lengths or its sums are special"
+            return "its shapes or its accumulator are not supported"
         if (
             is_symbolic(kinds.factors(own.record.name, call))
             or kinds.factors(own.record.name, call) > kinds.MOST_FACTORS
         ):
-            return f"a sum of more than {kinds.MOST_FACTORS} products may leave i32"
+            return f"a sum of more than {kinds.MOST_FACTORS} products may overflow i32"
         if weights is None and own.record.name != "matmul":
             return "its weights are computed"
         if weights is not None and len(call.shape(1)) != 2 and own.record.name == "matmul":

@@ -90,7 +90,7 @@ def _observed(bound: BoundGraph, samples: Samples | None, options: QuantizeOptio
         executor = simulator_of(bound, options.sizes).make_executor(bound.source)
         by_channel = _smoothable(bound, analysis, options)
         calibration = calibrated(executor, analysis, by_channel, samples, advance)
-        missing = {layer.node: "no sample comes to it" for layer in unreached(analysis, calibration)}
+        missing = {layer.node: "no sample reaches it" for layer in unreached(analysis, calibration)}
         if not missing:
             found = _scaled(bound, analysis, calibration, by_channel, options.observer)
             missing = dict.fromkeys(_large_biases(found), "its bias is too large for its scales")

@@ -189,7 +189,7 @@ def _sound(found: IntegerGraph, model: ModelLoader, options: QuantizeOptions, pa
         return bind(found.graph, model, options.sizes)
     except GraphError as error:
         notes = tuple(one.message for one in error.diagnostics[:5])
-        message = f"the integer graph of {path!r} is not sound: {notes[0]}"
+        message = f"the integer graph of {path!r} is invalid: {notes[0]}"
         raise GraphError(Diagnostic(Code.NOTHING_TO_QUANTIZE, message, notes=notes[1:])) from error
 
 

@@ -59,7 +59,7 @@ def _row(name: str, scalar: Any) -> Array:
 def _leaf(name: str, array: Any) -> Array:
     kind = array.type
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
-        raise _bad(f"the column {name!r} is {kind}, which no tensor is")
+        raise _bad(f"the column {name!r} is {kind}, which no tensor can hold")
     found: Array = array.to_numpy(zero_copy_only=False)
     return found
 

@@ -136,7 +136,7 @@ def _whole(name: str, rows: Any) -> Array:
         return rows
     arrays = [any_array(row) for row in rows]
     if len({array.shape for array in arrays}) > 1:
-        message = f"the rows of {name!r} have different shapes, and are to be one step"
+        message = f"the rows of {name!r} have different shapes, but run as one step"
         raise BatchError(Diagnostic(Code.BAD_BATCH, message, None, "pad them, or give the graph a row each step"))
     return np.stack(arrays) if arrays else np.zeros(0)
 

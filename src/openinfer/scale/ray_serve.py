@@ -99,7 +99,7 @@ def _plain(name: str, rows: Any) -> Any:
         return rows
     array = rows if rows.dtype.kind in "biuf" else rows.astype(np.float32)
     if array.dtype.kind == "f" and not np.isfinite(array).all():
-        message = f"the column {name!r} has elements that JSON cannot say: infinities, or no numbers"
+        message = f"the column {name!r} has elements that JSON cannot represent: infinities or NaN"
         raise BatchError(Diagnostic(Code.BAD_VALUE, message, None, "call the deployment by a handle"))
     return array.tolist()
 

@@ -130,7 +130,7 @@ class BoundedConnection(HttpToolsProtocol):
         if not self._pending:
             self.transport.close()
             return
-        message = f"the head of the request was not there after {self.timeout_keep_alive:g} seconds"
+        message = f"the head of the request did not arrive within {self.timeout_keep_alive:g} seconds"
         self._refuse(408, Code.DEADLINE, message)
 
     def _refuse(self, status: int, code: Code, message: str) -> None:

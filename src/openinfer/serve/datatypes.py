@@ -134,7 +134,7 @@ def _element(name: str, datatype: str) -> "np.dtype[np.generic]":
 def to_list(name: str, array: Array) -> list[Any]:
     """The elements of a tensor for JSON, in row-major order; an error for infinities, which JSON cannot express."""
     if array.dtype.kind not in "biu" and not np.isfinite(array).all():
-        message = f"the output {name!r} has elements that JSON cannot say: infinities, or no numbers"
+        message = f"the output {name!r} has elements that JSON cannot represent: infinities or NaN"
         advice = "ask for the output as binary data"
         raise ServingError(Diagnostic(Code.BAD_VALUE, message, None, advice))
     is_known = array.dtype.kind in "biuf"

@@ -154,7 +154,7 @@ class GrpcProtocol:
 
     async def _load(self, request: Any, _context: Any) -> Any:
         if request.parameters:
-            raise bad_request("a model is loaded as it is stored: files and settings of a request are not taken")
+            raise bad_request("a model is loaded as it is stored: files and settings in a request are not accepted")
         await asyncio.to_thread(self._inference.repository.load, request.model_name)
         return message("RepositoryModelLoadResponse")()
 

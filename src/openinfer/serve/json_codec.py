@@ -49,7 +49,7 @@ def decoded_json(data: bytes) -> dict[str, Any]:
 
 
 def _refused_constant(text: str) -> float:
-    message = f"{text} is no number of JSON"
+    message = f"{text} is not a JSON number"
     raise ValueError(message)
 
 
@@ -65,7 +65,7 @@ def decoded_request(body: bytes, header: str | None) -> tuple[InferRequest, Want
             raise bad_request(f"there are two inputs {name[:80]!r}")
         inputs[name], used = given, used + size
     if used != len(rest):
-        raise bad_request(f"{len(rest) - used} bytes behind the JSON belong to no input")
+        raise bad_request(f"{len(rest) - used} bytes after the JSON belong to no input")
     parameters = _object(facts, "parameters")
     named = {_name(one): _is_binary(one) for one in _objects(facts, "outputs")} if facts.get("outputs") else {}
     everything = parameters.get("binary_data_output", False)
@@ -99,7 +99,7 @@ def _input(facts: Mapping[str, Any], rest: memoryview) -> tuple[str, GivenTensor
             raise bad_request(f"the input {name[:80]!r} has no data")
         return name, GivenTensor(datatype, _listed(name, datatype, shape, facts["data"])), 0
     if type(size) is not int or not 0 <= size <= len(rest):
-        raise bad_request(f"binary_data_size of {name[:80]!r} is not a number of the bytes behind the JSON")
+        raise bad_request(f"binary_data_size of {name[:80]!r} is not a number of the bytes after the JSON")
     return name, GivenTensor(datatype, from_bytes(name, datatype, shape, rest[:size])), size
 
 

@@ -70,7 +70,7 @@ def with_parameters(request: InferRequest, parameters: Mapping[str, Any]) -> Inf
     if type(steps) is not int or not 1 <= steps <= _MOST_STEPS:
         raise bad_request(f"steps is a number from 1 to {_MOST_STEPS}")
     if sequence in (0, "") and any(flags):
-        raise bad_request("a request without sequence_id is no part of a sequence")
+        raise bad_request("a request without sequence_id is not part of a sequence")
     return replace(
         request,
         sequence=None if sequence in (0, "") else SequencePart(str(sequence), *flags),

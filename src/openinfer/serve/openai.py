@@ -134,7 +134,7 @@ class OpenAiProtocol:
             raise bad_request("the request names no model")
         served = self._inference.repository.found(name)
         if served.text is None:
-            message = f"the model {name!r} makes no texts"
+            message = f"the model {name!r} does not generate text"
             raise ServingError(Diagnostic(Code.UNKNOWN_MODEL, message, None, "it answers at /v2/models"))
         return served, served.text
 

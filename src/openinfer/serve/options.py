@@ -96,7 +96,7 @@ def telemetry_options(endpoint: str | None, environment: Mapping[str, str]) -> T
         ("OTEL_EXPORTER_OTLP_PROTOCOL", protocol, _PROTOCOLS),
     ):
         if value not in known:
-            message = f"{name} is {value[:80]!r}, which spans cannot be sent by here"
+            message = f"{name} is {value[:80]!r}, which is not supported"
             raise ServingError(Diagnostic(Code.BAD_SERVE_OPTION, message, None, f"it can be {' or '.join(known)}"))
     _require_address(endpoint)
     return TelemetryOptions(tuple(named) or _EXPORTERS[:1], endpoint, protocol)

@@ -125,7 +125,7 @@ class RestProtocol:
 
     async def _load(self, request: Request) -> Response:
         if _parameters(await self.body(request)).get("parameters"):
-            raise bad_request("a model is loaded as it is stored: files and settings of a request are not taken")
+            raise bad_request("a model is loaded as it is stored: files and settings in a request are not accepted")
         await run_in_threadpool(self._inference.repository.load, request.path_params["model"])
         return JSONResponse({})
 
@@ -148,7 +148,7 @@ class RestProtocol:
     async def body(self, request: Request) -> bytes:
         """Read the body of a request, with limits on its size and time."""
         if request.headers.get("content-encoding", "identity") != "identity":
-            raise bad_request("compressed requests are not taken")
+            raise bad_request("compressed requests are not accepted")
         most, chunks, size = self._options.max_request_bytes, [], 0
         stated = request.headers.get("content-length", "0")
         require_size(int(stated[:18]) if stated.isdigit() else 0, most)
@@ -159,7 +159,7 @@ class RestProtocol:
                     require_size(size, most)
                     chunks.append(chunk)
         except TimeoutError:
-            message = f"the request was not there after {self._options.read_timeout:g} seconds"
+            message = f"the request did not arrive within {self._options.read_timeout:g} seconds"
             raise ServingError(Diagnostic(Code.DEADLINE, message)) from None
         return b"".join(chunks)
 

@@ -29,7 +29,7 @@ class Inference:
         """Answer a request with the outputs of one step."""
         served = self.repository.found(name, version)
         if request.steps != 1:
-            raise bad_request("only a stream has the answers of several steps", "ask infer_stream, or ModelStreamInfer")
+            raise bad_request("several steps need a stream", "use infer_stream, or ModelStreamInfer")
         return await self._answer(served, request, protocol)
 
     async def stream(self, name: str, version: str, request: InferRequest, protocol: str) -> AsyncIterator[InferAnswer]:

@@ -225,7 +225,7 @@ class SessionPool:
         """Open a session that is not in memory: a new or a saved one."""
         saved = None if starts or self._states is None else self._states.found(name)
         if not starts and saved is None:
-            message = f"there is no sequence {name[:80]!r}: it has ended, was too long idle, or has not begun"
+            message = f"there is no sequence {name[:80]!r}: it has ended, was idle for too long, or has not begun"
             raise ServingError(Diagnostic(Code.BAD_SEQUENCE, message, None, "begin it with sequence_start"))
         module = self._module()
         try:
@@ -244,8 +244,8 @@ class SessionPool:
             self._free.append(self._first.another())
             self._made += 1
         if not self._lock.wait_for(self._has_room, PATIENCE if self._states is not None else 0):
-            message = f"{self.most} sessions are open, and there is memory for no more"
-            raise ServingError(Diagnostic(Code.QUEUE_FULL, message, None, "end one with sequence_end, or come later"))
+            message = f"{self.most} sessions are open, and there is no memory for more"
+            raise ServingError(Diagnostic(Code.QUEUE_FULL, message, None, "end one with sequence_end, or retry later"))
         return self._free.pop()
 
     def _has_room(self) -> bool:

@@ -49,7 +49,7 @@ class Metrics:
             "openinfer_worker_losses", "Processes of instances that have ended.", labels, registry=self.registry
         )
         self.tokens = Counter(
-            "openinfer_tokens", "Tokens of texts, read or said.", (*labels, "kind"), registry=self.registry
+            "openinfer_tokens", "Tokens of texts, read or generated.", (*labels, "kind"), registry=self.registry
         )
 
 

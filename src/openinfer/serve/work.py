@@ -110,7 +110,7 @@ class Job:
 
 def deadline_error() -> ServingError:
     """The error of a request past its deadline."""
-    return ServingError(Diagnostic(Code.DEADLINE, "the request was not answered in its time", None, "allow it more"))
+    return ServingError(Diagnostic(Code.DEADLINE, "the request was not answered in time", None, "allow more time"))
 
 
 def queue_full(most: int) -> ServingError:
@@ -121,7 +121,7 @@ def queue_full(most: int) -> ServingError:
 
 def closing() -> ServingError:
     """The error of a request for a model that is being unloaded or replaced."""
-    message = "the model is being unloaded, or loaded anew"
+    message = "the model is being unloaded or reloaded"
     return ServingError(Diagnostic(Code.QUEUE_FULL, message, None, "send it again later"))
 
 

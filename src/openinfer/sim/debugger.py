@@ -171,7 +171,7 @@ class Debugger:
         not_happened = f"{self._screen.step_text()} has not happened"
         if halt.error is not None:
             self.failures += 1
-            lines += [*error_lines(halt.error), Line(f"{not_happened}; it would begin again", "stop")]
+            lines += [*error_lines(halt.error), Line(f"{not_happened}; going on starts it again", "stop")]
         if halt.given_up:
             lines.append(Line(f"interrupted in the middle of a node: {not_happened}", "stop"))
         elif halt.interrupted:

@@ -40,7 +40,7 @@ class StatedLengths:
                     raise self._error(Code.SIZE_CONFLICT, shape, f"the axis has at most {most}")
             elif shape[axis] != (wanted := evaluate(expr_of(stated), task.sizes.lookup)):
                 code = Code.SIZE_CONFLICT if sizes_in(stated) else Code.SHAPE_MISMATCH
-                raise self._error(code, shape, f"its ends are {wanted} apart")
+                raise self._error(code, shape, f"its bounds are {wanted} apart")
 
     def _error(self, code: Code, shape: Shape, why: str) -> OpError:
         return OpError(code, f"{self._access} is {TensorType(self._variable.dtype, shape)}, but {why}")

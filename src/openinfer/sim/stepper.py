@@ -275,7 +275,7 @@ class Stepper:
                 is_written = stop.after is not None and stop.after(node)
                 is_met = is_written or (stop.before is not None and not self.is_finished and stop.before(place))
             except ExecutionError as error:
-                is_met, reason = True, f"{reason} cannot be judged: {error.message}"
+                is_met, reason = True, f"{reason} cannot be evaluated: {error.message}"
             if is_met:
                 halt.stops.append(reason)
             halt.is_by_value |= is_written

@@ -180,7 +180,7 @@ class TableStorage:
                 assert isinstance(more, int)
                 name = self._auto[axis]
                 if more < 0 or more > self._fixed.get(name, more):
-                    bound = f"its bound {name}={self._fixed[name]}" if name in self._fixed else "zero and more"
+                    bound = f"its bound {name}={self._fixed[name]}" if name in self._fixed else "0 and up"
                     message = f"{self.name!r} cannot grow by {more} along {name!r}: outside {bound}"
                     raise OpError(Code.INDEX_OUT_OF_RANGE, message)
                 grown.append((0, self._shape[axis] + more))
@@ -266,7 +266,7 @@ def selected(chosen: Chosen, extent: int) -> Selector:
         if chosen < 0:
             raise OpError(Code.NEGATIVE_INDEX, f"the index {chosen} is negative")
         if chosen == MOST_INDEX:
-            raise OpError(Code.INDEX_OUT_OF_RANGE, f"the index {chosen} is the last of 64 bits, and no table has it")
+            raise OpError(Code.INDEX_OUT_OF_RANGE, f"the index {chosen} is the largest in 64 bits, and no table has it")
         return chosen
     start, end = (0 if chosen[0] is None else chosen[0]), (extent if chosen[1] is None else chosen[1])
     start, end = (max(0, one + extent) if one < 0 else one for one in (start, end))

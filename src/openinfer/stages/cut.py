@@ -72,7 +72,7 @@ def split(bound: BoundGraph, cuts: Sequence[Cut | str]) -> tuple[GraphStage, ...
     known = {node.kind.name for node in bound.source.blocks["entry"].nodes if isinstance(node.kind, Scope | Loop)}
     wanted = [_cut_of(one, known) if isinstance(one, str) else one for one in cuts]
     if not wanted:
-        raise _refused("no place to cut at is given", "name a scope of the entry block")
+        raise _refused("no cut is given", "name a scope of the entry block")
     _require_plain(bound.source)
     names, parts = _parts(bound, wanted)
     parts = with_counters(bound, parts)
@@ -96,8 +96,8 @@ def _require_plain(graph: Graph) -> None:
     """Refuse graphs with consumer blocks, which cannot be cut."""
     consumers = [block.name for block in graph.blocks.values() if is_consumer(block)]
     if consumers:
-        message = f"the graph yields values to the block {consumers[0]!r}, which runs beside entry"
-        raise _refused(message, "only graphs whose blocks run one after the other are cut")
+        message = f"the graph yields values to the block {consumers[0]!r}, which runs concurrently with entry"
+        raise _refused(message, "only graphs whose blocks run in sequence can be cut")
 
 
 def _parts(bound: BoundGraph, cuts: Sequence[Cut]) -> tuple[list[str], list[tuple[Node, ...]]]:
@@ -133,9 +133,9 @@ def _divided(bound: BoundGraph, node: Node, cut: Cut) -> tuple[list[Node], Node]
     assert isinstance(node.kind, Loop)
     found = loop_range(bound, node.kind)
     if found is None:
-        raise _refused(f"how often the loop {cut.name!r} runs is not known before a step", "cut at a scope")
+        raise _refused(f"the range of the loop {cut.name!r} is not known before a step", "cut at a scope")
     if not found.start < cut.index < found.stop:
-        raise _refused(f"the loop {cut.name!r} runs from {found.start} to {found.stop}: it has no {cut} in between")
+        raise _refused(f"the loop {cut.name!r} runs from {found.start} to {found.stop}: it cannot be cut at {cut}")
     first, second = Num(cut.index), Num(found.stop)
     before = replace(node, kind=replace(node.kind, start=Num(found.start), end=first))
     return [before], replace(node, kind=replace(node.kind, start=first, end=second))

@@ -158,7 +158,7 @@ class Pipeline:
 
 
 def _inconsistent(error: OpenInferError) -> ExecutionError:
-    message = f"a step has failed between two stages ({error.code}), whose states are apart since"
+    message = f"a step failed between two stages ({error.code}): their states no longer match"
     return ExecutionError(Diagnostic(Code.WRONG_MOMENT, message, None, "reset() first"))
 
 

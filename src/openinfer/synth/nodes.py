@@ -26,7 +26,7 @@ from openinfer.synth.varying import GeneralCall, VaryingExtents
 
 _REACH = 1 << 32
 """Memory offsets have 32 bits."""
-_ADVICE = "choose another dtype or op there; or correct the device file, where a key left out means: ask the driver"
+_ADVICE = "choose another dtype or op there; or correct the device file (a missing key means: ask the driver)"
 
 
 def backend_for(device: object) -> "NodeBackend | None":
@@ -67,8 +67,8 @@ class NodeBackend:
         program = code.at(general.sizes)
         largest = max(program.nbytes, default=0)
         if largest >= _REACH:
-            message = f"a tensor of '{record.name}' takes {largest:,} bytes, and a kernel reaches {_REACH:,}"
-            raise OpError(Code.NOT_SYNTHESIZED, message, None, "smaller sizes make it smaller")
+            message = f"a tensor of '{record.name}' takes {largest:,} bytes, and a kernel can address {_REACH:,}"
+            raise OpError(Code.NOT_SYNTHESIZED, message, None, "reduce the sizes")
         return NodeOnDevice(self._device, self._clock, code, program, ReferenceKernel(record, call, stored))
 
     def _code(self, record: OpRecord, call: Call, stored: Sequence[DType | None]) -> NodeCode:
@@ -131,7 +131,7 @@ class NodeOnDevice:
     def _refuse(self, arrays: Sequence[Array | None]) -> NoReturn:
         """Raise the reason: the device only reports that there is no result, the reference kernel knows why."""
         self._reference(arrays)
-        raise OpError(Code.BAD_VALUE, "the device finds no result for a value, and the CPU does")
+        raise OpError(Code.BAD_VALUE, "the device refuses a value that the CPU computes")
 
 
 def _is_general(call: Call) -> bool:

@@ -52,7 +52,7 @@ def _binary(one: Vocabulary) -> bytes:
 
 def _tables(one: Vocabulary) -> Iterator[str]:
     scheme = one.scheme
-    yield "/* How this tokenizer takes text apart. Made by OpenInfer: do not edit. */"
+    yield "/* How this tokenizer splits text. Made by OpenInfer: do not edit. */"
     yield ""
     if isinstance(scheme, ScoredPieces):
         yield "#define TOKENIZER_SCORED 1"
@@ -105,7 +105,7 @@ def _filled(words: Sequence[str], width: int = 116) -> Iterator[str]:
     yield "    " + line
 
 
-_TYPES = """/* So many characters of some classes and ranges, or of all others. */
+_TYPES = """/* From least to most characters of some classes and ranges; negated, of all others. */
 typedef struct {
     uint32_t classes, first_range, ranges, is_negated;
     int64_t least, most;
@@ -138,7 +138,7 @@ def _patterns(patterns: Sequence[SplitPattern]) -> Iterator[str]:
     yield from ("static const uint32_t tokenizer_ranges[][2] = {", *_filled(ranges), "};", "")
     yield from ("static const tokenizer_item tokenizer_items[] = {", *items, "};", "")
     yield from ("static const tokenizer_alternative tokenizer_alternatives[] = {", *rows, "};", "")
-    yield "/* Each pattern splits what the one before has left; the first alternative that fits is a word. */"
+    yield "/* Each pattern splits what the previous one left; the first alternative that matches is a word. */"
     yield "static const tokenizer_pattern tokenizer_patterns[] = {"
     first = 0
     for pattern in patterns:
@@ -164,11 +164,11 @@ def chat_header(tokenizer: Tokenizer, form: ChatFormat) -> str:
     }
     following = [(form.assistant.after, True), *form.parts([user])]
     lines = [
-        f"/* Conversations in the form {form.name}. Made by OpenInfer: do not edit. */",
+        f"/* Conversations in the format {form.name}. Made by OpenInfer: do not edit. */",
         "",
         "enum { CHAT_TEXT = -1, CHAT_SYSTEM = -2, CHAT_USER = -3, CHAT_END = -4 };",
         "",
-        "/* A token, a text (CHAT_TEXT), or the place of what somebody says. */",
+        "/* A token, a text (CHAT_TEXT), or the slot of a message (CHAT_SYSTEM, CHAT_USER). */",
         "typedef struct {",
         "    int32_t token;",
         "    const char *text;",

@@ -109,9 +109,9 @@ def chat_format(template: str) -> ChatFormat:
     """
     found = next((form for marks, form in _MARKS if all(one in template for one in marks)), None)
     if found is None:
-        message = "the chat template of the model is of no known form, and templates are not run"
+        message = "the chat template of the model has no known format, and templates are not run"
         advice = (
-            f"known forms are {', '.join(CHAT_FORMATS)}; take one from CHAT_FORMATS if the model was trained with it"
+            f"known formats are {', '.join(CHAT_FORMATS)}; use one from CHAT_FORMATS if the model was trained with it"
         )
         raise ImportingError(Diagnostic(Code.UNSUPPORTED_NODE, message, help=advice))
     return found

@@ -31,7 +31,7 @@ def _sendable(name: str, value: Any) -> Array:
     """A value as a contiguous array of numbers; nothing else can be sent."""
     array = any_array(value)
     if array.dtype.kind not in "biuf" and not hasattr(ml_dtypes, array.dtype.name):
-        message = f"the value of {name!r} is an array of {array.dtype}, which no tensor is"
+        message = f"the value of {name!r} is an array of {array.dtype}, which no tensor can hold"
         raise ExecutionError(Diagnostic(Code.UNSUPPORTED_ARRAY, message))
     return np.ascontiguousarray(array).reshape(array.shape)
 

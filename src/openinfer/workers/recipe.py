@@ -59,7 +59,7 @@ class Recipe:
     def traced(self, plan: Plan, module: CompiledModule, most_events: int) -> TracedModule:
         """A recording variant of a module of the same plan; shares its weights."""
         if isinstance(module, CircuitModule):
-            message = "a circuit does not say what its nodes do: there are no traces of it"
+            message = "a circuit does not report its nodes: it cannot be traced"
             raise GraphError(Diagnostic(Code.NOT_SYNTHESIZED, message, None, "trace the simulator, or C"))
         return traced_like(module, plan.arch.toolchain.cc or "gcc", FLAGS, most_events)
 

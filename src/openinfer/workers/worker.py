@@ -27,7 +27,7 @@ def worker_lost(status: int | None) -> ExecutionError:
     """The error of a call whose worker has ended."""
     how = "" if status is None else f" (signal {-status})" if status < 0 else f" (status {status})"
     message = f"the process that ran the step has ended{how}"
-    advice = "send it again: another process takes its place; a state is the one that was saved last"
+    advice = "send it again: another process takes its place, with the state that was saved last"
     return ExecutionError(Diagnostic(Code.WORKER_LOST, message, None, advice))
 
 

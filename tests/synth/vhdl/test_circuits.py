@@ -114,7 +114,7 @@ def test_memory_that_addresses_do_not_reach_is_refused() -> None:
     text = "sizes {{ T <= {}; }} dynamic {{ x: i8[T, T]; }} block entry {{ op neg(x) >> x; return x; }}"
     with pytest.raises(GraphError, match=r"E801.*at most 2,147,483,647 bytes") as refused:
         Synthesizer("generic-fpga").synthesize(None, graph(text.format(100000)))
-    assert "smaller sizes" in str(refused.value)
+    assert "reduce the sizes" in str(refused.value)
     Synthesizer("generic-fpga").synthesize(None, graph(text.format(20000)))
 
 

@@ -61,19 +61,19 @@ def refusal(arch: DeviceArch, op: str, dtype: str = "f32") -> list[str]:
             "storage_8bit",
             "add(x, x)",
             "f8",
-            "add reads or writes elements of 8 bits, and 'Small' has no storage of 8 bits (features.storage_8bit)",
+            "add reads or writes 8-bit elements, and 'Small' has no 8-bit storage (features.storage_8bit)",
         ),
         (
             "storage_16bit",
             "add(x, x)",
             "f16",
-            "add reads or writes elements of 16 bits, and 'Small' has no storage of 16 bits (features.storage_16bit)",
+            "add reads or writes 16-bit elements, and 'Small' has no 16-bit storage (features.storage_16bit)",
         ),
         (
             "buffer_addresses",
             "add(x, x)",
             "f32",
-            "add reaches memory by addresses, and 'Small' has no addresses of buffers (features.buffer_addresses)",
+            "add accesses memory by address, and 'Small' has no buffer addresses (features.buffer_addresses)",
         ),
     ],
 )

@@ -256,7 +256,7 @@ def _sum(n: AtenContext) -> AtenResults:
     if other is not None:
         return ComplexOperand(n.emit.op(name, one.real, other.real), n.emit.op(name, one.imag, other.imag))
     if number is None or (is_swapped and name == "sub"):
-        raise Unsupported("it takes complex from real numbers", "multiply by -1, and add")
+        raise Unsupported("it subtracts a complex from a real number", "multiply by -1, and add")
     real = n.emit.op(name, one.real, number)
     return ComplexOperand(real, n.emit.op("add", one.imag, _zeros(n.emit, real)))
 

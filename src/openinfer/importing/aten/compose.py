@@ -96,7 +96,7 @@ def _in_order(n: AtenContext) -> AtenResults:
         return (x, n.emit.scalar(0, I64))
     length = x.shape[axis]
     if is_symbolic(length):
-        raise Unsupported("it looks for a place that depends on a size", FIX)
+        raise Unsupported("it looks up a position that depends on a size", FIX)
     place = n.integer("k") - 1 if word(n) == "kthvalue" else (length - 1) // 2
     results = []
     for one in n.emit.ops("sort", x, axis=axis - len(x.shape)):

@@ -50,7 +50,7 @@ class AtenContext:
         """The dtype of the first result."""
         found = self.node.dtypes[0] if self.node.dtypes else None
         if found is None:
-            raise Unsupported("the dtype of its result is not one here")
+            raise Unsupported("the dtype of its result is not supported")
         return found
 
     # --- arguments ------------------------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ class AtenContext:
         if found is None:
             return default
         if not isinstance(found, bool | int | float) or isinstance(found, Dim):
-            raise Unsupported(f"its argument {name!r} is not a number that is known")
+            raise Unsupported(f"its argument {name!r} is not a known number")
         return float(found)
 
     def flag(self, name: str, *, default: bool = False) -> bool:

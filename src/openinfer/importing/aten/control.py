@@ -188,7 +188,7 @@ def _over_rows(
 def _graph(n: AtenContext, place: str) -> AtenGraph:
     found = n.values[place]
     if not isinstance(found, AtenGraph):
-        raise Unsupported("what it runs is not a graph")
+        raise Unsupported("its body is not a graph")
     return found
 
 
@@ -199,4 +199,4 @@ def _operand(value: Any) -> DraftOperand:
         return extent(value)
     if isinstance(value, bool | int | float):
         return known(np.asarray(value, np.int64 if type(value) is int else None))
-    raise Unsupported("what it carries is not a tensor")
+    raise Unsupported("a value it carries is not a tensor")

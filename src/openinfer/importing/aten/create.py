@@ -44,7 +44,7 @@ def _arange(n: AtenContext) -> AtenResults:
             raise Unsupported("its ends are computed from data")
         return known(np.arange(start, end, step).astype(n.dtype.array), n.dtype)
     if is_symbolic(step) or (step < 0 and (is_symbolic(start) or is_symbolic(end))) or step == 0:
-        raise Unsupported("its step depends on a size, or it counts down from one")
+        raise Unsupported("its step depends on a size, or it counts down from a size")
     between = tidied(end - start if step > 0 else start - end, n.emit.sizes)
     count = larger(between if abs(step) == 1 else (between + abs(step) - 1) // abs(step), 0)
     if not is_symbolic(count) and not is_symbolic(start):
@@ -105,7 +105,7 @@ def _ratio(one: Any, other: Any) -> Any:
         return one / other
     found = one // other
     if isinstance(other, Dim) or not is_same(found * other, one):
-        raise Unsupported("a size is divided, and what is left matters")
+        raise Unsupported("a size is divided, and the remainder matters")
     return found
 
 
@@ -131,7 +131,7 @@ _ARITHMETIC: dict[str, Callable[..., Any]] = {
 def _arithmetic(n: AtenContext) -> AtenResults:
     given = list(n.values.values())
     if not all(isinstance(one, int | float) for one in given):
-        raise Unsupported("it computes with numbers that come from data")
+        raise Unsupported("it computes with numbers that depend on data")
     return _ARITHMETIC[n.node.op](*given)
 
 
@@ -140,5 +140,5 @@ def _getitem(n: AtenContext) -> AtenResults:
     results, place = n.values["0"], n.values["1"]
     found = results[place]
     if found is None:
-        raise Unsupported(f"result {place} of the node that it reads is not known")
+        raise Unsupported(f"result {place} of the node that it reads is not supported")
     return found

@@ -46,7 +46,7 @@ def _scatter(n: AtenContext) -> AtenResults:
     else:
         updates = n.emit.full(n.operand("value", n.dtype), tuple(ids.shape))
     if n.has("include_self") and not n.flag("include_self", default=True):
-        raise Unsupported("it leaves out what was there before")
+        raise Unsupported("it leaves out the old values (include_self=False)")
     return n.emit.op("scatter", n.x, ids, updates, axis=axis, reduce=_reduction(n))
 
 
@@ -194,7 +194,7 @@ def _by_data(_node: AtenContext) -> AtenResults:
 
 @aten_op("_local_scalar_dense", "item")
 def _item(_node: AtenContext) -> AtenResults:
-    raise Unsupported("it makes a Python number of a tensor's element", "compute with the tensor instead")
+    raise Unsupported("it converts a tensor element to a Python number", "compute with the tensor instead")
 
 
 @aten_op("take")

@@ -131,7 +131,7 @@ def _unbind(n: AtenContext) -> AtenResults:
 def _counted(n: AtenContext, axis: int) -> int:
     count = n.x.shape[axis]
     if is_symbolic(count):
-        raise Unsupported("it takes a dynamic size apart", FIX)
+        raise Unsupported("it splits along a dynamic size", FIX)
     return count
 
 
@@ -148,7 +148,7 @@ def _slice_scatter(n: AtenContext) -> AtenResults:
 def _strided_scatter(n: AtenContext, axis: int, start: int, end: int, step: int) -> DraftOperand:
     src, own = n.operand("src", n.dtype), n.x.shape[axis]
     if any(map(is_symbolic, (own, start, end, step))):
-        raise Unsupported("it writes every few places of a dynamic size", FIX)
+        raise Unsupported("it writes a dynamic size with a stride", FIX)
     places = np.arange(*slice(start, end, step).indices(own))
     shape = tuple(len(places) if one == axis else 1 for one in range(n.rank))
     ids = n.emit.op("expand", known(places.reshape(shape)), shape=tuple(src.shape))

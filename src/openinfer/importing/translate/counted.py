@@ -49,7 +49,7 @@ def _bound(n: NodeContext, axis: int) -> int:
 def require_outside(n: NodeContext) -> None:
     """Reject a result with a data-dependent shape where its count could not be an output."""
     if n.emit.bodies.mark()[0] > 1:
-        raise Unsupported("inside of a branch or loop the shape of its result depends on data")
+        raise Unsupported("inside a branch or loop, the shape of its result depends on data")
 
 
 def bound_of(n: NodeContext, places: list[str], reason: str) -> int:
@@ -133,12 +133,12 @@ def _unique(n: NodeContext) -> NodeResults:
     if isinstance(n.x, KnownTensor) and not n.x.has_sizes:
         return _known_unique(n, n.x)
     if n.has("axis") or not n.integer("sorted", 1) or any(n.reads(one) for one in (1, 2, 3)):
-        raise Unsupported("only the sorted elements of the whole are known where data decides how many there are")
+        raise Unsupported("where the count depends on data, only sorted elements of the whole tensor are supported")
     bound = _bound(n, 0)
     ordered = n.emit.ops("sort", _flat(n, n.x), axis=0)[0]
     length = ordered.shape[0]
     if is_symbolic(length) or length < 2:
-        raise Unsupported("of a dynamic size, or a single element", "fix the size: --size NAME=VALUE")
+        raise Unsupported("it is applied to a dynamic size, or to a single element", "fix the size: --size NAME=VALUE")
     later, sooner = (
         n.emit.op("slice", ordered, starts=(start,), ends=(length - 1 + start,), axes=(0,)) for start in (1, 0)
     )

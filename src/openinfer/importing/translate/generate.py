@@ -44,7 +44,7 @@ def _range(n: NodeContext) -> NodeResults:
             raise Unsupported("its length depends on data", "fix what it depends on: --fix INPUT=VALUE")
         numbers = [float(one.array.reshape(-1)[0]) for one in (start, limit, delta) if isinstance(one, KnownTensor)]
         if numbers[2] == 0 or abs(numbers[1] - numbers[0]) > abs(numbers[2]) * _MOST_COUNTED:
-            raise Unsupported("it counts without an end, or too far")
+            raise Unsupported("its range is infinite, or too long")
         return known(np.arange(*numbers, dtype=n.x.dtype.array), n.x.dtype)
     if not isinstance(start, KnownTensor):
         return _moving_range(n, start, limit, delta)
@@ -52,7 +52,7 @@ def _range(n: NodeContext) -> NodeResults:
     if is_same(step, 0):
         raise Unsupported("its step is 0")
     if is_symbolic(step) or (step < 0 and (is_symbolic(first) or is_symbolic(last))):
-        raise Unsupported("its step depends on a size, or it counts down from one")
+        raise Unsupported("its step depends on a size, or it counts down from a size")
     between = tidied(last - first if step > 0 else first - last, n.emit.sizes)
     count = larger(between if abs(step) == 1 else (between + abs(step) - 1) // abs(step), 0)
     if not is_symbolic(count) and count <= _MOST_COUNTED:

@@ -263,7 +263,7 @@ def _scan(n: NodeContext) -> NodeResults:
     count = n.integer("num_scan_inputs", 0)
     given = [one for one in n.operands[1 if n.opset < 9 else 0 :] if one is not None]
     if not 1 <= count <= len(given):
-        raise Unsupported("its inputs are fewer than what it scans")
+        raise Unsupported("it has fewer inputs than it scans")
     if n.opset >= 9:
         return _scanned(n, given[: len(given) - count], given[len(given) - count :])
     if n.optional(0) is not None:

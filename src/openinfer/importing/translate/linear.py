@@ -60,7 +60,7 @@ def without_dots(equation: str, ranks: list[int]) -> str:
     if len(terms) != len(ranks) or not counts or min(counts) < 0 or len(free) < max(counts):
         raise Unsupported(f"its equation {equation!r:.60} does not fit its inputs")
     if len(set(counts)) > 1:
-        raise Unsupported("the axes that ... stands for broadcast", "write the equation without ...")
+        raise Unsupported("the axes of its ... broadcast", "write the equation without ...")
     letters = "".join(reversed(free[: counts[0]]))
     if not arrow:
         used = "".join(terms).replace(".", "")
@@ -91,7 +91,7 @@ def convolved(
 
 def _require_spatial(count: int, kernel: int) -> None:
     if count != kernel or not 1 <= count <= 3:
-        raise Unsupported(f"it has {count} spatial axes and a kernel of {kernel}; 1 to 3 are known")
+        raise Unsupported(f"it has {count} spatial axes and a kernel of {kernel}; 1 to 3 are supported")
 
 
 @onnx_op("ConvTranspose")

@@ -49,7 +49,7 @@ def _activated(n: NodeContext, x: DraftOperand) -> DraftOperand:
             return n.emit.op("hard_sigmoid", x, alpha=alpha, beta=beta)
         case "Clip":
             return n.emit.op("clamp", x, min=alpha, max=beta)
-    raise Unsupported(f"its activation {name!r:.40} is not known")
+    raise Unsupported(f"its activation {name!r:.40} is not supported")
 
 
 # --- norms ------------------------------------------------------------------------------------------------------------
@@ -102,7 +102,7 @@ def _embed_norm(n: NodeContext) -> NodeResults:
 @onnx_op(microsoft("FusedMatMul"), microsoft("TransposeMatMul"))
 def _fused_matmul(n: NodeContext) -> NodeResults:
     if n.integer("transBatchA", 0) or n.integer("transBatchB", 0):
-        raise Unsupported("it transposes batches")
+        raise Unsupported("it transposes batch axes")
     flips = {f"transpose_{one.lower()}": bool(n.integer(f"trans{one}", 0)) or None for one in "AB"}
     found = n.emit.op("matmul", n.x, n.input(1), **flips)
     alpha = n.real("alpha", 1.0)
@@ -130,13 +130,13 @@ def _matmul_blocks(n: NodeContext) -> NodeResults:
     codes, scales, points = (n.optional(place) for place in (1, 2, 3))
     group = n.optional(4)
     if group is not None and group.shape != (0,):
-        raise Unsupported("it orders its blocks by an index")
+        raise Unsupported("it reorders its blocks by g_idx")
     if not isinstance(codes, KnownTensor) or not isinstance(scales, KnownTensor):
         raise Unsupported("its weights are not stored in the file")
     if points is not None and not isinstance(points, KnownTensor):
         raise Unsupported("its zero points are not stored in the file")
     if bits not in (2, 4, 8) or block < 1 or rows < 1 or columns < 1:
-        raise Unsupported(f"weights of {bits} bits in blocks of {block} are not known")
+        raise Unsupported(f"weights of {bits} bits in blocks of {block} are not supported")
     count = -(-columns // block)
     real = scales.array.reshape(rows, count).astype(np.float32)
     steps = unpacked(codes.array, bits, rows * count, block).astype(np.float32)

@@ -67,9 +67,9 @@ def _padding(n: NodeContext, mask: DraftOperand | None, keys: int) -> DraftOpera
         if is_same(mask.shape[0], n.x.shape[0]):  # lengths
             mask = n.emit.op("lt", n.emit.ramp(keys), n.emit.op("unsqueeze", n.emit.cast(mask, I64), axes=(1,)))
         else:
-            raise Unsupported("it gives the places where sequences begin and end")
+            raise Unsupported("its mask gives the start and end positions of sequences")
     if len(mask.shape) not in (2, 3) or not is_same(mask.shape[-1], keys):
-        raise Unsupported(f"a mask of the shape {list(mask.shape)} is not known")
+        raise Unsupported(f"a mask of the shape {list(mask.shape)} is not supported")
     counts = n.emit.cast(mask, F32)
     left = n.emit.op("sub", n.emit.scalar(1, F32), counts)
     scores = n.emit.op("mul", left, n.emit.scalar(n.real("mask_filter_value", -10000.0), F32))
@@ -99,7 +99,7 @@ def _given_heads(n: NodeContext, count: int) -> _Heads:
     found, begin = [], 0
     for one in (q, k, v):
         if len(one.shape) != 3 or is_symbolic(one.shape[2]):
-            raise Unsupported("a bias of inputs that are divided into heads is not known")
+            raise Unsupported("a bias of inputs that are split into heads is not supported")
         own = n.emit.op("slice", bias, starts=(begin,), ends=(begin + one.shape[2],), axes=(0,))
         begin += one.shape[2]
         found.append(_split(n, n.emit.op("add", one, own), count))
@@ -112,7 +112,7 @@ def _attention(n: NodeContext) -> NodeResults:
     w, bias, mask, past, added = n.input(1), n.optional(2), n.optional(3), n.optional(4), n.optional(5)
     count = n.integer("num_heads", 0)
     if n.integer("do_rotary", 0) or n.integer("past_present_share_buffer", 0):
-        raise Unsupported("rotary embeddings or a shared past inside of it are not known")
+        raise Unsupported("built-in rotary embeddings and a shared past buffer are not supported")
     total = w.shape[1]
     sizes = n.ints("qkv_hidden_sizes") or (total // 3,) * 3
     weights = n.emit.transpose(w, (1, 0))
@@ -134,7 +134,7 @@ def _group_query(n: NodeContext) -> NodeResults:
     """Causal attention with fewer heads for keys than for queries; new entries follow the past."""
     heads, shared = n.integer("num_heads", 0), n.integer("kv_num_heads", 0)
     if any(n.optional(place) is not None for place in (11, 12, 13)) or n.integer("smooth_softmax", 0):
-        raise Unsupported("sinks of heads, or a quantized cache, are not known")
+        raise Unsupported("attention sinks, smooth softmax and a quantized cache are not supported")
     q, k, v = _grouped(n, heads, shared)
     past_k, past_v = n.optional(3), n.optional(4)
     past = 0 if past_k is None else past_k.shape[2]
@@ -170,7 +170,7 @@ def _require_whole(n: NodeContext, total: int) -> None:
     """Reject a past that is a buffer with free entries, and sequences of different lengths."""
     length, lengths = n.optional(6), n.optional(5)
     if isinstance(length, KnownTensor) and not is_same(length.array.reshape(-1)[0], total):
-        raise Unsupported("its past is a buffer that has free places", "export it with a past that grows")
+        raise Unsupported("its past is a buffer with unused positions", "export it with a past that grows")
     if is_symbolic(n.x.shape[0]) or n.x.shape[0] != 1:
         known_lengths = isinstance(lengths, KnownTensor) and all(
             is_same(one + 1, total) for one in lengths.array.reshape(-1)
@@ -223,7 +223,7 @@ def _rotated(
     rows = [n.emit.cast(one, x.dtype) for one in caches]
     rows = [n.emit.op("unsqueeze", one, axes=(0,)) if len(one.shape) == 2 else one for one in rows]
     if rotary and not is_same(rows[0].shape[-1] * 2, rotary):
-        raise Unsupported("its cosines do not fit the width that is turned")
+        raise Unsupported("its cosines do not fit the rotated width")
     cos, sin = (n.emit.op("unsqueeze", one, axes=(axis,)) for one in rows)
     rotated = n.emit.op("rope_cached", split, cos, sin, interleaved=bool(n.integer(name, 0)) or None)
     return n.emit.reshape(rotated, x.shape)

@@ -56,7 +56,7 @@ _UNARY: dict[str, Callable[[NodeContext, DraftOperand], DraftOperand]] = {
 @onnx_op(*map(microsoft, _UNARY))
 def _qlinear_unary(n: NodeContext) -> NodeResults:
     if n.node.op == "QLinearSoftmax" and n.integer("opset", 13) < 13:
-        raise Unsupported("a softmax of an opset before 13 goes over several axes")
+        raise Unsupported("before opset 13, softmax spans several axes")
     return _codes(n, _UNARY[n.node.op](n, _real(n, 0)), 3)
 
 
@@ -117,7 +117,7 @@ def _gather_blocks(n: NodeContext) -> NodeResults:
         raise Unsupported("its zero points are not stored in the file")
     rank = len(data.shape)
     if rank != 2 or n.axis(n.integer("gather_axis", 0)) != 0 or n.axis(n.integer("quantize_axis", 1)) != 1:
-        raise Unsupported("tables of rows with blocks along them are known")
+        raise Unsupported("only tables with rows on axis 0 and blocks along axis 1 are supported")
     rows, count = scales.shape
     packed = data.dtype.bits == 8 and bits < 8
     length = data.shape[1] * (8 // bits if packed else 1)

@@ -123,7 +123,7 @@ def _even_parts(n: NodeContext, total: int, count: int) -> tuple[int, ...]:
     if is_symbolic(total):
         if n.opset >= 18 and form(total % count) != 0:
             advice = f"fix the size, or make it a multiple: --size 'NAME={count}*n' --size 'n<=BOUND'"
-            raise Unsupported("it splits a dynamic size evenly", advice)
+            raise Unsupported("it splits a dynamic size into equal parts", advice)
         return (total // count,) * count
     length = -(-total // count)
     return (*(length,) * (count - 1), total - length * (count - 1))
@@ -239,7 +239,7 @@ def _tensor_scatter(n: NodeContext) -> NodeResults:
     axis = n.axis(n.integer("axis", -2))
     mode = n.text("mode", "linear")
     if mode not in ("linear", "circular") or axis == 0:
-        raise Unsupported(f"its mode {mode!r:.20} is not known, or its axis is that of the batches")
+        raise Unsupported(f"its mode {mode!r:.20} is not supported, or its axis is the batch axis")
     along = tuple(one if place == axis else 1 for place, one in enumerate(update.shape))
     ids = n.emit.reshape(n.emit.ramp(update.shape[axis]), along)
     if first is not None:

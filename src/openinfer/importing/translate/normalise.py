@@ -82,7 +82,7 @@ def _lrn(n: NodeContext) -> NodeResults:
     """``x / (bias + alpha / size * sum of squares over neighbouring channels) ** beta``, as a banded product."""
     size, channels = n.integer("size", 1), n.x.shape[1]
     if is_symbolic(channels) or channels > 4096:
-        raise Unsupported("it has too many channels, or a number that is not known")
+        raise Unsupported("its number of channels is dynamic, or too large")
     alpha, beta, bias = n.real("alpha", 1e-4), n.real("beta", 0.75), n.real("bias", 1.0)
     index = np.arange(channels)
     apart = index[None, :] - index[:, None]

@@ -267,7 +267,7 @@ def _places(settings: SampleSettings, old: int, new: int, scale: float, axis: in
             if new == 1:
                 return np.array([0.5 * (start + end) * (old - 1)])
             return start * (old - 1) + index * (end - start) * (old - 1) / (new - 1)
-    raise Unsupported(f"its coordinates {settings.coordinates!r:.40} are not known")
+    raise Unsupported(f"its coordinates {settings.coordinates!r:.40} are not supported")
 
 
 def _outside(

@@ -55,7 +55,7 @@ def _recurrent(n: NodeContext) -> NodeResults:
     directions = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
     reversed_ = directions.get(n.text("direction", "forward"))
     if reversed_ is None:
-        raise Unsupported(f"its direction {n.text('direction', '')!r:.40} is not known")
+        raise Unsupported(f"its direction {n.text('direction', '')!r:.40} is not supported")
     results = [_one_direction(n, x, place, hidden, is_reversed=one) for place, one in enumerate(reversed_)]
     y = n.emit.op("concat", *(one[0] for one in results), axis=1) if len(results) > 1 else results[0][0]
     finals = [
@@ -182,7 +182,7 @@ def _weights(n: NodeContext, place: int, hidden: int) -> _Direction:
     given = n.texts("activations")
     functions = tuple(one.lower() for one in (given[place * per : (place + 1) * per] if given else defaults))
     if len(functions) != per or any(one not in _FUNCTIONS for one in functions):
-        raise Unsupported(f"its activations {list(functions)[:4]} are not known")
+        raise Unsupported(f"its activations {list(functions)[:4]} are not supported")
     own_peephole = None if peephole is None else n.emit.op("gather", peephole, known(np.int64(place)))
     return _Direction(w, r, b_ih, b_hh, own_peephole, functions)
 

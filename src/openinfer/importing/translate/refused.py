@@ -8,7 +8,7 @@ _SEQUENCES = (
     "export the model so that it stacks or concatenates tensors, as torch.onnx.export(..., dynamo=True) does",
 )
 _OPTIONALS = ("the language has no values that may be missing", "export the model without optional inputs")
-_TEXTS = ("it works on texts", "do this before the graph runs, and give it numbers")
+_TEXTS = ("it works on strings", "do this before the graph runs, and pass numbers to it")
 _REFUSED = {
     **dict.fromkeys(
         ("SequenceAt", "SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert"), _SEQUENCES

@@ -20,7 +20,7 @@ def _roi_align(n: NodeContext) -> NodeResults:
     if ratio < 1:
         raise Unsupported("how many samples it takes depends on data", "export it with a sampling ratio")
     if mode not in ("avg", "max"):
-        raise Unsupported(f"its mode {mode!r:.20} is not known")
+        raise Unsupported(f"its mode {mode!r:.20} is not supported")
     count, channels = rois.shape[0], n.x.shape[1]
     size = (n.integer("output_height", 1), n.integer("output_width", 1))
     places = [n.emit.value(_samples(n, rois, axis, size[axis], ratio)) for axis in (0, 1)]
@@ -95,7 +95,7 @@ def _deform_conv(n: NodeContext) -> NodeResults:
     """Samples at shifted positions, weighted by a mask, times the weights: one product for all windows."""
     w, bias = n.input(1), n.optional(3)
     if n.rank != 4 or len(w.shape) != 4:
-        raise Unsupported("deformable convolutions are known over two spatial axes")
+        raise Unsupported("deformable convolutions are supported over two spatial axes only")
     require_fixed(n.x.shape[2:])
     batch, channels = n.x.shape[:2]
     groups, parts = n.integer("group", 1), n.integer("offset_group", 1)

@@ -41,10 +41,10 @@ def _grid_sample(n: NodeContext) -> NodeResults:
     mode = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
     outside = n.text("padding_mode", "zeros")
     if mode not in ("linear", "nearest", "cubic") or outside not in ("zeros", "border", "reflection"):
-        raise Unsupported(f"sampling by {mode!r:.20} with {outside!r:.20} outside is not known")
+        raise Unsupported(f"sampling by {mode!r:.20} with the padding {outside!r:.20} is not supported")
     spatial, grid = n.x.shape[2:], n.emit.cast(n.input(1), n.x.dtype)
     if len(grid.shape) != n.rank or grid.shape[-1] != len(spatial):
-        raise Unsupported("its places do not fit its input")
+        raise Unsupported("its grid does not fit its input")
     require_fixed(spatial)
     align = bool(n.integer("align_corners", 0))
     axes = [SampledAxis(own, outside, 0.0 if align else -0.5, own - (1.0 if align else 0.5)) for own in spatial]

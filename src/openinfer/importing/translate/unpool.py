@@ -88,7 +88,7 @@ def _col2im(n: NodeContext) -> NodeResults:
     image, block = n.known_ints(1, "the shape of the image"), n.known_ints(2, "the shape of a block")
     count = len(block)
     if count != len(image) or not 1 <= count <= 3 or n.rank != 3:
-        raise Unsupported("blocks are known over one to three axes")
+        raise Unsupported("blocks are supported over one to three axes")
     if any(map(is_symbolic, (*image, *block, n.x.shape[1]))):
         raise Unsupported("its image has a dynamic size", "fix the size: --size NAME=VALUE")
     window = window_of(n, tuple(block), tuple(image))

@@ -37,7 +37,7 @@ def open_source(path: str, resources: ExitStack) -> TensorSource:
     raise OinfError(
         Diagnostic(
             Code.UNKNOWN_WEIGHTS_FORMAT,
-            f"nothing here reads weights from {path!r}{what}",
+            f"cannot read weights from {path!r}{what}",
             FileSpan(path),
             help=f"weights come from files that end in {', '.join(FORMATS)}",
         )

@@ -17,7 +17,7 @@ from openinfer.errors import Code, Diagnostic, MissingExtraError
 _NVCC = "nvcc"
 _FLAGS = ("-std=c++17", "-fmad=false", "-prec-div=true", "-prec-sqrt=true", "-ftz=false", "-Wno-deprecated-gpu-targets")
 _TOOLKIT = "install the CUDA toolkit (https://developer.nvidia.com/cuda-downloads)"
-_GPU = "a GPU of NVIDIA with its driver; nvidia-smi shows it"
+_GPU = "an NVIDIA GPU with its driver; nvidia-smi shows it"
 _SECONDS = 120
 _LEAST = 70
 """The lowest compute capability that generated code supports, times ten."""
@@ -37,13 +37,13 @@ def cuda_document() -> dict[str, Any]:
     """
     compiler = shutil.which(_NVCC)
     if compiler is None:
-        raise _missing(f"there is no {_NVCC!r}, which compiles the program that asks", _TOOLKIT)
+        raise _missing(f"there is no {_NVCC!r}, which compiles the probe of the device", _TOOLKIT)
     with TemporaryDirectory(prefix="openinfer-") as folder:
         program = Path(folder) / "probe"
         with as_file(files("openinfer.synth.devices") / "probe") as source:
             ended = _run([compiler, *_FLAGS, "-o", str(program), str(source / "probe.cu")])
         if ended.returncode != 0:
-            raise _missing("the program that asks does not compile", _TOOLKIT, _first_line(ended))
+            raise _missing("the probe of the device does not compile", _TOOLKIT, _first_line(ended))
         ended = _run([str(program)])
     if ended.returncode != 0:
         what = "no device of this kind was found" if ended.returncode == 3 else "the device does not run programs"

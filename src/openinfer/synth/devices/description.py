@@ -57,7 +57,7 @@ class DeviceArch(DeviceSection):
     )
     memory: Memory = Field(default=Memory(), description="Its memories: how much there is, and how fast.")
     preferences: Preferences = Field(
-        default=Preferences(), description="Wishes for where the synthesizer has a choice."
+        default=Preferences(), description="Preferences where the synthesizer has a choice."
     )
     cpu: Cpu = Field(default=Cpu(), description="The processor, of devices of type `cpu`.")
     fpga: Fpga = Field(default=Fpga(), description="What circuits are made of, in devices of type `fpga`.")

@@ -36,7 +36,7 @@ class DeviceFacts(DeviceSection):
     vendor: _Text | None = Field(default=None, description="Who makes it.")
     name: _Text | None = Field(default=None, description="What people call it; it appears in the generated files.")
     architecture: _Text | None = Field(
-        default=None, description="The maker's name of its generation, or the instruction set."
+        default=None, description="The vendor's name of its generation, or the instruction set."
     )
     driver: _Text | None = Field(default=None, description="The driver's version.")
 
@@ -55,7 +55,7 @@ class Limits(DeviceSection):
         default=None, description="How many invocations run in lockstep."
     )
     max_loop_iterations: _Count | None = Field(
-        default=None, description="The most iterations of all loops of one thread, where a driver ends them then."
+        default=None, description="The most iterations of all loops of one thread, after which a driver ends them."
     )
     compute_units: _Count | None = Field(default=None, description="How many multiprocessors there are.")
     registers_per_unit: _Count | None = Field(default=None, description="32-bit registers of a multiprocessor.")
@@ -76,13 +76,13 @@ class Features(DeviceSection):
         default=None, description="Shuffles and reductions among invocations in lockstep."
     )
     subgroup_shuffle: bool | None = Field(
-        default=None, description="Shuffles among them; as `subgroup_ops` says if it is left out."
+        default=None, description="Shuffles among them; that of `subgroup_ops` if left out."
     )
-    buffer_addresses: bool | None = Field(default=None, description="Memory is reached by addresses that are numbers.")
+    buffer_addresses: bool | None = Field(default=None, description="Buffers have addresses that are numbers.")
     ordered_launches: bool | None = Field(
         default=None,
         description="Groups of a launch begin before those of later ones, and see what others write while they run: "
-        "later launches may wait for earlier ones by themselves.",
+        "a later launch may wait for an earlier one inside its kernel.",
     )
     cooperative_matrix: bool | None = Field(default=None, description="Matrix instructions shared by invocations.")
     fp64: bool | None = Field(default=None, description="Arithmetic on f64.")
@@ -138,7 +138,7 @@ class MemoryRegion(DeviceSection):
         default="normal", description="`fast`, `normal` or `slow`, compared with the others."
     )
     holds: Annotated[tuple[Literal["arena", "state", "weights"], ...], Field(strict=False)] = Field(
-        default=("arena", "state", "weights"), description="What may lie there: `arena`, `state`, `weights`."
+        default=("arena", "state", "weights"), description="What may be placed there: `arena`, `state`, `weights`."
     )
 
 
@@ -150,7 +150,7 @@ class Memory(DeviceSection):
     l2_bytes: _Bytes | None = Field(default=None, description="The cache that all multiprocessors share.")
     bandwidth_bytes_per_second: _Rate | None = Field(default=None, description="The most that main memory delivers.")
     regions: Annotated[tuple[MemoryRegion, ...], Field(strict=False)] = Field(
-        default=(), description="Several memories, fast first."
+        default=(), description="Separate memories, fastest first."
     )
 
 
@@ -169,11 +169,11 @@ class Preferences(DeviceSection):
         default=None, description="The most nodes of one kernel."
     )
     allow: Annotated[tuple[Literal["winograd"], ...], Field(strict=False, max_length=100)] = Field(
-        default=(), description="What is faster and less exact, and may be done: `winograd`."
+        default=(), description="Faster and less exact algorithms that are allowed: `winograd`."
     )
     trials: Annotated[tuple[KernelTrial, ...], Field(strict=False, max_length=100)] = Field(
         default=(),
-        description="Ways to write kernels that are not the usual ones, to be measured; devices with CUDA alone.",
+        description="Experimental forms of kernels, for measurements; CUDA devices only.",
     )
 
 
@@ -211,12 +211,12 @@ class Cpu(DeviceSection):
 class MemoryBlocks(DeviceSection):
     """Memories of one kind that an FPGA has on the chip."""
 
-    kind: _Word = Field(description="What its maker calls them: `ebr`, `spram`, ...")
+    kind: _Word = Field(description="The vendor's name for them: `ebr`, `spram`, ...")
     count: _Count = Field(description="How many there are.")
-    bits: _Count = Field(description="What one of them holds.")
+    bits: _Count = Field(description="The bits that one of them holds.")
     width: _Count = Field(description="The widest word of one of them, in bits.")
-    is_initialised: bool = Field(default=True, description="Whether the configuration says what it holds at first.")
-    has_write_port: bool = Field(default=True, description="Whether it is read and written in one clock.")
+    is_initialised: bool = Field(default=True, description="Whether the configuration sets its initial contents.")
+    has_write_port: bool = Field(default=True, description="Whether it can be read and written in the same clock.")
 
     @field_validator("width")
     @classmethod
@@ -231,14 +231,14 @@ class Fpga(DeviceSection):
     """What circuits are made of, in devices of type `fpga`. What is left out is not looked at."""
 
     logic_cells: _Count | None = Field(default=None, description="Look-up tables, each with a flip-flop.")
-    multipliers: _Count | None = Field(default=None, description="Multipliers in hardware.")
+    multipliers: _Count | None = Field(default=None, description="Hardware multipliers.")
     multiplier_bits: _Count | None = Field(default=None, description="The width of their operands.")
     blocks: Annotated[tuple[MemoryBlocks, ...], Field(strict=False, max_length=100)] = Field(
         default=(), description="Memories on the chip."
     )
-    clock_hz: _Rate | None = Field(default=None, description="The clock that circuits are made for.")
+    clock_hz: _Rate | None = Field(default=None, description="The clock frequency that circuits are made for.")
     synthesis: Annotated[tuple[_CommandWord, ...], Field(strict=False)] = Field(
-        default=(), description="The command of yosys that maps to it, and its options; `synth` if not given."
+        default=(), description="The yosys command that maps to it, and its options; `synth` if not given."
     )
     place: Annotated[tuple[_CommandWord, ...], Field(strict=False)] = Field(
         default=(), description="The command that places and routes, and its options."
@@ -250,12 +250,12 @@ class Toolchain(DeviceSection):
 
     cc: _ProgramName | None = Field(default=None, description="The compiler, as a command or a path.")
     cflags: Annotated[tuple[_Flag, ...], Field(strict=False)] = Field(
-        default=(), description="More flags for it; those of the instruction set are added anyway."
+        default=(), description="More flags for it; those of the instruction set are always added."
     )
     glslang: _ProgramName | None = Field(
-        default=None, description="The compiler of shaders; `glslangValidator` if not given."
+        default=None, description="The shader compiler; `glslangValidator` if not given."
     )
-    nvcc: _ProgramName | None = Field(default=None, description="The compiler of CUDA; `nvcc` if not given.")
+    nvcc: _ProgramName | None = Field(default=None, description="The CUDA compiler; `nvcc` if not given.")
     nvccflags: Annotated[tuple[_Flag, ...], Field(strict=False)] = Field(
-        default=(), description="More flags for it; that of the architecture is added anyway."
+        default=(), description="More flags for it; that of the architecture is always added."
     )

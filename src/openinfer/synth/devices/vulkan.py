@@ -49,7 +49,7 @@ def vulkan_document() -> dict[str, Any]:
     if compiler is None:
         raise not_installed("a C compiler", "gcc")
     if shutil.which(GLSLANG) is None:
-        raise not_installed(f"the compiler of shaders, {GLSLANG!r}", "glslang-tools")
+        raise not_installed(f"the shader compiler, {GLSLANG!r},", "glslang-tools")
     with TemporaryDirectory(prefix="openinfer-") as folder:
         return document_of(_facts(Path(folder), compiler))
 
@@ -69,7 +69,7 @@ def _facts(folder: Path, compiler: str) -> list[tuple[str, str]]:
         _compile([*command, "-lvulkan", "-lm"], "the development files of Vulkan", "libvulkan-dev")
         for shader, flags in zip(shaders, _SHADERS, strict=True):
             command = [GLSLANG, "-V", "--target-env", "vulkan1.2", *flags, "-o", shader, str(source / "probe.comp")]
-            _compile(command, "a compiler of shaders that knows addresses of buffers", "glslang-tools")
+            _compile(command, "a shader compiler that supports buffer addresses", "glslang-tools")
     ended = _run([str(program), *shaders])
     if ended.returncode != 0:
         what = _MISSING.get(ended.returncode, "a Vulkan driver that works")

@@ -106,7 +106,7 @@ def count_kernel(dtype: DType, amount: int | None, sign: int) -> Kernel:
         half = Const(1 << (dtype.bits - 1), dtype.compute)
         total = builder.let(pair("and", total + half, (1 << dtype.bits) - 1) - half)
         (missing,) = {*range(-int(half.value), int(half.value))} - {*dtype.values}
-        builder.fail(total.eq(missing), f"a counter would be what {dtype.name} does not have")
+        builder.fail(total.eq(missing), f"a counter would leave the values of {dtype.name}")
     builder.store(y, (), total)
     said = f"`y = x + {amount}`" if amount is not None else f"`y = x {'+' if sign > 0 else '-'} amount`"
     return Kernel("count", (x,) if amount is not None else (x, by), (y,), builder.body, (said,))

@@ -285,7 +285,7 @@ def _require_shallow(program: Program) -> None:
                 if depth[name] == MOST_CALLS:
                     nodes = {node.index: node for node in program.bound.graph.walk()}
                     message = f"blocks call each other more than {MOST_CALLS} deep"
-                    raise refused(nodes[step.node], message, "let fewer blocks call others, or write some of them out")
+                    raise refused(nodes[step.node], message, "let fewer blocks call others, or inline some of them")
                 depth[called] = max(depth.get(called, 0), depth[name] + 1)
 
 

@@ -131,7 +131,7 @@ class Ops:
             for step in op.requirements(self._shapes.sizes, node.index):
                 self._emission.emit(step)
         except ManyValuesError as error:
-            message = f"which values {error.size!r} can have in {node_head(node)} is not a matter of a least one"
+            message = f"the values of {error.size!r} that {node_head(node)} accepts do not simply begin at a least one"
             raise refused(node, message, f"let it be at most {error.most}") from error
 
     def _quant(self, operand: Operand, value: StepOperand, node: Node) -> QuantParams | None:

@@ -27,8 +27,8 @@ from openinfer.synth.program.ir import BindSize, KernelStep, RefuseSizes, StepOp
 _Groups = Sequence[Sequence[str]]
 """Groups of lengths that must be equal or broadcast to one; the first of each names the size."""
 _TRIED = 48
-MUST_FIT = "a length in {} is known only while running, and must fit others"
-ADVICE = "read the part into a variable first, whose dimensions are sizes"
+MUST_FIT = "a length in {} is known only at run time, and must match others"
+ADVICE = "read the slice into a variable first, whose dimensions are sizes"
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ def _stretching(x: Buffer, y: Buffer) -> Kernel:
             for one, extent, to in zip(where, x.shape, y.shape, strict=True)
         ]
         builder.store(y, where, load(x, *own))
-    return Kernel("stretch", (x,), (y,), builder.body, ("lengths of 1 are stretched to those of the other slices",))
+    return Kernel("stretch", (x,), (y,), builder.body, ("lengths of 1 broadcast to those of the other slices",))
 
 
 def _written_alike(lengths: Mapping[str, Index]) -> list[list[str]]:

@@ -28,6 +28,6 @@ def regions_for(arch: DeviceArch, needed: Mapping[str, int]) -> dict[str, str]:
         if all(taken <= region.bytes for taken, region in zip(used, regions, strict=True)):
             return {what: regions[number].name for what, number in zip(wanted, chosen, strict=True)}
     sizes = ", ".join(f"{what} {size_text(nbytes)}" for what, nbytes in wanted.items())
-    message = f"there is no room for {sizes} in the memories of {arch.title!r}"
+    message = f"{sizes} do not fit in the memories of {arch.title!r}"
     notes = tuple(f"{one.name}: {size_text(one.bytes)} for {', '.join(one.holds)}" for one in regions)
-    raise GraphError(Diagnostic(Code.NOT_SYNTHESIZED, message, None, "memory.regions of the device says so", notes))
+    raise GraphError(Diagnostic(Code.NOT_SYNTHESIZED, message, None, "see memory.regions of the device", notes))

@@ -140,7 +140,7 @@ def _segments(pieces: Iterable[Piece], size: int, most: int) -> tuple[Segment, .
     for piece in pieces:
         if piece.nbytes > most:
             message = (
-                f"the tensor {piece.name!r} has {piece.nbytes:,} bytes, and the device takes {most:,} in one piece"
+                f"the tensor {piece.name!r} has {piece.nbytes:,} bytes, and the device takes {most:,} in one buffer"
             )
             raise GraphError(Diagnostic(Code.NOT_SYNTHESIZED, message))
         if piece.offset + piece.nbytes - starts[-1] > most:

@@ -10,15 +10,15 @@ from openinfer.errors import Code
 
 STATUS = {
     "OK": "",
-    "ERROR_MEMORY": "memory is too small or does not begin at a multiple of {alignment}, or a table cannot grow",
+    "ERROR_MEMORY": "memory is too small or not aligned to {alignment} bytes, or a table cannot grow",
     "ERROR_WEIGHTS": "the weights are not those that the code was made for",
-    "ERROR_INPUT": "an input is missing, or lies in the memory that a step works in",
+    "ERROR_INPUT": "an input is missing, or overlaps memory that a step writes",
     "ERROR_VALUE": "an operation has no result for a value",
-    "ERROR_INDEX": "an index is outside",
+    "ERROR_INDEX": "an index is out of bounds",
     "ERROR_SIZE": "a dynamic size has no value, a value out of range, or two values",
     "ERROR_STATE": "the last step failed, or the state is that of another graph: call reset or load_state",
     "ERROR_NAME": "there is no output or persistent variable of that name",
-    "ERROR_THREADS": "threads cannot be started, or have been already",
+    "ERROR_THREADS": "threads cannot be started, or are already running",
     "ERROR_BUSY": "another call with this context is running: nothing has happened",
     "ERROR_INTERRUPTED": "the step was interrupted, and has not happened",
     "ERROR_BUDGET": "the step has run its budget of nodes, and has not happened",
@@ -106,13 +106,13 @@ def mistake(status: str, reason: str) -> Mistake:
     return Mistake(status, OF_STATUS.get(status, Code.BAD_VALUE), reason)
 
 
-OUTSIDE = mistake("ERROR_INDEX", "an index is outside")
+OUTSIDE = mistake("ERROR_INDEX", "an index is out of bounds")
 NEGATIVE = Mistake("ERROR_INDEX", Code.NEGATIVE_INDEX, "an index is negative")
 TOO_LONG = mistake("ERROR_INDEX", "an index expression needs more than 64 bits")
 BY_ZERO = Mistake("ERROR_INDEX", Code.BAD_VALUE, "an index expression divides by zero")
 NO_TENSOR = Mistake("ERROR_INDEX", Code.UNKNOWN_LINK, "the model has no tensor for these indices")
-BAD_SIZE = mistake("ERROR_SIZE", "a dynamic size has no value, one out of range, or another one than it has already")
-BAD_LENGTH = Mistake("ERROR_SIZE", Code.SHAPE_MISMATCH, "a value does not have the extents of what it becomes")
+BAD_SIZE = mistake("ERROR_SIZE", "a dynamic size has no value, one out of range, or two different values")
+BAD_LENGTH = Mistake("ERROR_SIZE", Code.SHAPE_MISMATCH, "a value does not have the extents of its destination")
 NO_SHAPE = Mistake("ERROR_SIZE", Code.BAD_SHAPE, "a dimension is negative, too large, or does not divide evenly")
 NO_MEMORY = mistake("ERROR_MEMORY", "there is no memory for a table to grow")
 INTERRUPTED = mistake("ERROR_INTERRUPTED", "the step was interrupted")
@@ -121,7 +121,7 @@ OVER_BUDGET = mistake("ERROR_BUDGET", "the step has run its budget of nodes")
 
 def no_result(code: Code, *, is_small: bool) -> Mistake:
     """The mistake of a dynamic size that an op rejects."""
-    size = "a dynamic size that is so small" if is_small else "this value of a dynamic size"
+    size = "a dynamic size this small" if is_small else "this value of a dynamic size"
     return Mistake("ERROR_SIZE", code, f"an operation has no result for {size}")
 
 
@@ -135,18 +135,18 @@ SMALL_SAVED = mistake("ERROR_MEMORY", "the saved state does not fit the memory g
 BROKEN_STATE = mistake("ERROR_STATE", "the last step failed: there is no state to save")
 FOREIGN_STATE = mistake("ERROR_STATE", "saved state is corrupt or from another program")
 NO_STATE_MEMORY = mistake("ERROR_MEMORY", "there is no memory for the tables of the state")
-UNKNOWN_NAME = mistake("ERROR_NAME", "no output of a step that has run, and no persistent variable, has this name")
-NO_THREADS = mistake("ERROR_THREADS", "threads cannot be started, or have been already")
+UNKNOWN_NAME = mistake("ERROR_NAME", "no output of the last step and no persistent variable has this name")
+NO_THREADS = mistake("ERROR_THREADS", "threads cannot be started, or are already running")
 
 # --- failures of devices ----------------------------------------------------------------------------------------------
 
 NO_DRIVER = mistake("ERROR_DEVICE", "there is no driver: no device of this kind was found")
 NO_FEATURE = mistake("ERROR_DEVICE", "no device has what the code needs")
-NO_PIPELINE = mistake("ERROR_DEVICE", "the driver does not take a kernel")
+NO_PIPELINE = mistake("ERROR_DEVICE", "the driver rejects a kernel")
 LOST_DEVICE = mistake("ERROR_DEVICE", "the device is lost: initialise the instance again")
 FORKED = mistake("ERROR_DEVICE", "the device belongs to another process: a fork does not copy it")
-NO_DEVICE_MEMORY = mistake("ERROR_MEMORY", "the device has not so much memory")
-FOREIGN_MEMORY = mistake("ERROR_MEMORY", "the arena or the state is no memory of the function that gives such memory")
+NO_DEVICE_MEMORY = mistake("ERROR_MEMORY", "the device does not have enough memory")
+FOREIGN_MEMORY = mistake("ERROR_MEMORY", "the arena or the state was not allocated by the code's memory function")
 TWO_DEVICES = mistake("ERROR_MEMORY", "the arena, the state and the weights are on different devices")
 DEVICE_MISTAKES = (
     NO_DRIVER,
@@ -163,7 +163,7 @@ DEVICE_MISTAKES = (
 
 def unaligned(alignment: int) -> Mistake:
     """The mistake of memory that is not aligned."""
-    return mistake("ERROR_MEMORY", f"memory does not begin at a multiple of {alignment}")
+    return mistake("ERROR_MEMORY", f"memory is not aligned to {alignment} bytes")
 
 
 def bad_input_size(size: str, most: int) -> Mistake:
@@ -178,4 +178,4 @@ def missing_input(key: str) -> Mistake:
 
 def shared_input(key: str) -> Mistake:
     """The mistake of an input that aliases memory which the step overwrites."""
-    return mistake("ERROR_INPUT", f"the input {key} lies in the memory that a step works in: copy it")
+    return mistake("ERROR_INPUT", f"the input {key} overlaps memory that a step writes: copy it")

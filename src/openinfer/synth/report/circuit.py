@@ -21,7 +21,7 @@ def circuit_text(facts: dict[str, Any]) -> str:
     lines = ["circuit", f"  a step takes {_clocks(facts['clocks'])}"]
     outside = facts.get("outside")
     if outside is not None:
-        lines.append(f"  {outside['bytes']:,} bytes of weights are outside; clocks of waiting for them are not counted")
+        lines.append(f"  {outside['bytes']:,} bytes of weights are in external memory; waiting clocks are not counted")
     if "lanes" in facts:
         lanes = facts["lanes"]
         lines.append(f"  {lanes['count']} lanes add a term in {lanes['use']:.1%} of the clocks of their kernels")
@@ -54,4 +54,4 @@ def _clocks(clocks: int | list[int | None]) -> str:
     if isinstance(clocks, int):
         return f"{clocks:,} clocks"
     least, most = clocks
-    return f"{least:,} clocks or more, as data decides" if most is None else f"{least:,} to {most:,} clocks"
+    return f"at least {least:,} clocks, depending on the data" if most is None else f"{least:,} to {most:,} clocks"

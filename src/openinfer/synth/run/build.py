@@ -106,9 +106,9 @@ def _loaded(library: Path) -> ctypes.CDLL:
         return ctypes.CDLL(str(library))
     except OSError as error:
         if "libvulkan" in str(error):
-            raise missing_vulkan("the loader of Vulkan is not installed", "libvulkan1") from error
+            raise missing_vulkan("the Vulkan loader is not installed", "libvulkan1") from error
         message = f"the compiled code cannot be loaded: {printable(str(error))}"
-        advice = "the compiler must be one for this machine, and the cache (OPENINFER_CACHE) where programs may run"
+        advice = "the compiler must target this machine, and the cache (OPENINFER_CACHE) must allow programs to run"
         raise ExecutionError(Diagnostic(Code.NOT_SYNTHESIZED, message, None, advice)) from error
 
 
@@ -128,7 +128,7 @@ def temporary_folder() -> Iterator[Path]:
 
 
 def _no_room(error: OSError) -> OpenInferError:
-    message = f"there is no place to compile the generated code in: {error.strerror or error}"
+    message = f"there is no folder to compile the generated code in: {error.strerror or error}"
     advice = "TMPDIR can name a folder for temporary files, OPENINFER_CACHE one for compiled modules"
     return ExecutionError(Diagnostic(Code.WRITE_FAILED, message, None, advice))
 
@@ -195,7 +195,7 @@ def kernel_compiler() -> str:
     """The absolute path of the CUDA compiler."""
     path = shutil.which(_NVCC)
     if path is None:
-        message = f"there is no {_NVCC!r}, which compiles kernels of CUDA"
+        message = f"there is no {_NVCC!r}, which compiles CUDA kernels"
         advice = "install the CUDA toolkit (https://developer.nvidia.com/cuda-downloads); emit() needs none"
         raise MissingExtraError(Diagnostic(Code.NO_GPU, message, None, advice))
     return os.path.abspath(path)
@@ -237,7 +237,7 @@ def compile_shader(path: str, folder: Path, options: Sequence[str]) -> None:
 def require_headers(errors: str) -> None:
     """Raise an error if the compiler did not find Vulkan."""
     if "vulkan/vulkan.h" in errors or "-lvulkan" in errors:
-        raise missing_vulkan("the compiler finds no headers or no loader of Vulkan", "libvulkan-dev")
+        raise missing_vulkan("the compiler finds no Vulkan headers or no Vulkan loader", "libvulkan-dev")
 
 
 @dataclass(frozen=True)
@@ -254,8 +254,8 @@ class EndedProgram:
         lines = self.errors[:_MOST_SAID].splitlines()[:_MOST_LINES]
         said = "\n".join(printable(line) for line in lines)
         if self.status < 0:
-            return f"{self.program!r} was ended by {_signal_name(-self.status)}{said and f': {said}'}"
-        return said or f"{self.program!r} ended with status {self.status} and made no library"
+            return f"{self.program!r} was killed by {_signal_name(-self.status)}{said and f': {said}'}"
+        return said or f"{self.program!r} ended with status {self.status} and produced no library"
 
 
 def _signal_name(number: int) -> str:

@@ -67,7 +67,7 @@ def own_cache() -> Path:
         advice = "OPENINFER_CACHE can name a folder of your own"
         raise _unsafe(str(folder), "it belongs to another user", advice)
     if found.st_mode & _WRITABLE_BY_OTHERS:
-        advice = f"look what is in it, or delete it; then: chmod go-w {folder}"
+        advice = f"check its contents, or delete it; then: chmod go-w {folder}"
         raise _unsafe(str(folder), "other users can write to it", advice)
     return folder
 
@@ -174,7 +174,7 @@ def _locked(folder: Path) -> int:
                 return descriptor
             _remove(folder)
         os.close(descriptor)  # another process has removed it while we waited
-    message = "its entry is removed again and again"
+    message = "its entry keeps being removed"
     raise OSError(0, message)
 
 

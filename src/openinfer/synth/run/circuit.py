@@ -192,7 +192,7 @@ def _attached(project: SimulatedProject, library: ctypes.CDLL, simulation: GhdlS
 
 def _require_own_state(state_of: CompiledModule | None) -> None:
     if state_of is not None:
-        message = "a circuit has its state inside: modules cannot share it"
+        message = "a circuit contains its state: modules cannot share it"
         raise ExecutionError(Diagnostic(Code.NOT_SYNTHESIZED, message, None, "save_state() and load_state(...)"))
 
 

@@ -25,7 +25,7 @@ from openinfer.oinf.atomic import Sink, write_failed
 _STAGING = ".openinfer-new"
 _GATES = ("src/kernels.c", "src/device.c", "rtl/oi.vhd")
 """Every build compiles one of these files: replacing it makes the project the new one."""
-_CLOSED = b'#error "this project was not written to its end: write it again, with openinfer synth or plan.emit"\n'
+_CLOSED = b'#error "this project was only partly written: write it again, with openinfer synth or plan.emit"\n'
 _BANNER = b"Made by OpenInfer"
 _DEVICE_FILES = (
     "src/device.h",
@@ -65,7 +65,7 @@ def _swap(place: str, staged: "_Staged") -> None:
         staged.swap()
     except OSError as error:
         failed = write_failed(place, error).diagnostics[0]
-        advice = "the project there may now refuse to build, until it is written again"
+        advice = "the existing project may not build until it is written again"
         raise OinfError(replace(failed, help=advice)) from error
 
 

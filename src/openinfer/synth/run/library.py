@@ -15,7 +15,7 @@ _ADVICE = {
     "ERROR_BUDGET": "give a larger node_budget, or None",
 }
 _DRIVERS = {
-    "cuda": "a GPU of NVIDIA with its driver, of the architecture that the device file names; nvidia-smi shows it",
+    "cuda": "an NVIDIA GPU with its driver, of the architecture in the device file; nvidia-smi shows it",
     "vulkan": "a driver that runs on every machine: apt-get install mesa-vulkan-drivers",
 }
 """The advice for a program that finds no device, by programming interface."""

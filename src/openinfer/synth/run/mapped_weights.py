@@ -32,7 +32,7 @@ def mapped_weights(project: RunnableProject) -> Array:
     except OSError as error:
         folder = str(cache_folder() or "")
         message = f"the weights cannot be mapped from the cache {folder!r}: {error.strerror or error}"
-        advice = "OPENINFER_CACHE names a folder with room for them; weights='held' needs none"
+        advice = "set OPENINFER_CACHE to a folder with enough space; weights='held' needs none"
         raise ExecutionError(Diagnostic(Code.WRITE_FAILED, message, FileSpan(folder), advice)) from error
 
 

@@ -162,9 +162,7 @@ class CompiledModule:
         for name, array in accepted.items():
             variable = input_called(self.bound, name)
             if not _is_readable(array, variable.dtype):
-                message = (
-                    f"the array for {name!r} cannot be read where it is: it must be {variable.dtype.name} in C order"
-                )
+                message = f"the array for {name!r} cannot be used in place: it must be {variable.dtype.name} in C order"
                 raise ExecutionError(Diagnostic(Code.UNSUPPORTED_ARRAY, message, None, "insert() makes a copy"))
             require_shape(self.bound, variable, array.shape)
         with self._calls.claim():
@@ -362,7 +360,7 @@ class CompiledModule:
         """
         shape = tuple(at(extent, self._sizes) for extent in value.shape)
         if any(extent < 0 for extent in shape):
-            message = f"{value.variable!r} has no shape: it would be {list(shape)}"
+            message = f"{value.variable!r} has no valid shape: it would be {list(shape)}"
             raise ExecutionError(Diagnostic(Code.BAD_SHAPE, message))
         nbytes = value.dtype.nbytes(int(np.prod(shape, dtype=np.int64)))
         if nbytes == 0:
@@ -422,7 +420,7 @@ def _state_shared_by(module: CompiledModule, other: CompiledModule) -> Array:
     mine, others = (one._project.placed for one in (module, other))
     fits = signature(module.bound) == signature(other.bound) and mine.state_bytes == others.state_bytes
     if not fits or mine.rules.on_device or others.rules.on_device or mine.state.growing or others.state.growing:
-        message = "the modules cannot share a state: their graphs have other persistent variables, or tables that grow"
+        message = "the modules cannot share a state: their graphs have different persistent variables, or tables grow"
         advice = "load_state(other.save_state()) copies it"
         raise ExecutionError(Diagnostic(Code.BAD_STATE, message, None, advice))
     return other._state
@@ -433,7 +431,7 @@ def _require_budget(project: RunnableProject, nodes: int | None) -> None:
         message = f"the node budget is a number of nodes or None, not {nodes!r}"
         raise ExecutionError(Diagnostic(Code.BAD_PARAMETER, message))
     if nodes is not None and not project.placed.rules.is_hosted:
-        message = "code for a device without an operating system counts no nodes"
+        message = "code for a device without an operating system does not count nodes"
         raise ExecutionError(Diagnostic(Code.BAD_PARAMETER, message, None, "leave out node_budget"))
 
 

@@ -1,5 +1,5 @@
-/* How fast a core is at best: arithmetic on floats in registers, and reading memory.
-   Compiled with the flags of generated code, and VECTOR_BYTES and VECTOR_REGISTERS of its processor. */
+/* Measures the peak rates of a core: float arithmetic in registers, and memory reads.
+   Compiled with the flags of generated code; VECTOR_BYTES and VECTOR_REGISTERS are those of the processor. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdint.h>
 #include <time.h>
@@ -7,7 +7,7 @@
 typedef float floats __attribute__((vector_size(VECTOR_BYTES)));
 typedef uint32_t words __attribute__((vector_size(VECTOR_BYTES)));
 
-/* As many sums as hide the latency of one, and fit the registers. */
+/* Enough accumulators to hide the latency of an addition, but no more than fit the registers. */
 #if VECTOR_REGISTERS >= 32
 #define EACH(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11) DO(12) DO(13) DO(14) DO(15)
 enum { sums = 16 };
@@ -16,7 +16,7 @@ enum { sums = 16 };
 enum { sums = 10 };
 #endif
 
-volatile float roofline_result; /* so that the compiler cannot leave out what leads to it */
+volatile float roofline_result; /* keeps the compiler from removing the computation */
 
 static double now(void)
 {
@@ -25,7 +25,7 @@ static double now(void)
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-/* The time from which all threads are measured: a little later, so that they are all there by then. */
+/* The start time of all threads: slightly in the future, so that all are running by then. */
 double roofline_start(void) { return now() + 0.0005; }
 
 static void wait_for(double start)
@@ -33,7 +33,7 @@ static void wait_for(double start)
     while (now() < start) continue;
 }
 
-/* Multiplications and additions of floats in a second, counted from a time on for so many seconds. */
+/* Float multiplications and additions per second, measured from a start time on for a number of seconds. */
 double roofline_operations(double began, double seconds)
 {
     const volatile float numbers[2] = { 0.999f, 0.001f };
@@ -58,7 +58,7 @@ double roofline_operations(double began, double seconds)
     return 2.0 * sums * (VECTOR_BYTES / 4) * (double)rounds / (ended - began);
 }
 
-/* Bytes in a second, reading so many again and again: they are 4096 or more, and begin at a multiple of 64. */
+/* Bytes read per second, over a block that is read repeatedly: at least 4096 bytes, aligned to 64. */
 double roofline_bytes(const unsigned char *memory, int64_t bytes, double began, double seconds)
 {
     enum { chunk = 8 * VECTOR_BYTES };
@@ -75,7 +75,7 @@ double roofline_bytes(const unsigned char *memory, int64_t bytes, double began, 
                 c += at[2] ^ at[6];
                 d += at[3] ^ at[7];
             }
-            __asm__ volatile("" ::: "memory"); /* the next pass reads it again */
+            __asm__ volatile("" ::: "memory"); /* makes the next pass read memory again */
         }
         done += (double)(passes * chunks * chunk);
         ended = now();

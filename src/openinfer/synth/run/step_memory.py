@@ -98,8 +98,8 @@ def _loaded(project: RunnableProject) -> Array:
 
 def no_memory(nbytes: int) -> ExecutionError:
     """The error for too little memory to run code in."""
-    message = f"there is no memory of {nbytes:,} bytes to run the code in"
-    advice = "plan.facts()['memory'] says what fills the arena; smaller sizes make it smaller"
+    message = f"cannot allocate {nbytes:,} bytes to run the code in"
+    advice = "plan.facts()['memory'] says what fills the arena; reduce the sizes"
     return ExecutionError(Diagnostic(Code.OUT_OF_MEMORY, message, None, advice))
 
 

@@ -81,7 +81,7 @@ class TimedRun:
 
     def __post_init__(self) -> None:
         if type(self.steps) is not int or type(self.warmup) is not int or self.steps < 1 or self.warmup < 0:
-            message = f"there is at least one step to time, not {self.steps!r} after {self.warmup!r} without a clock"
+            message = f"steps are at least 1, not {self.steps!r}, and warm-up steps at least 0, not {self.warmup!r}"
             raise ExecutionError(Diagnostic(Code.BAD_VALUE, message))
 
 

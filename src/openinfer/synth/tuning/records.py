@@ -132,9 +132,9 @@ def _problem(one: Record) -> str | None:
             f"this product has no tile of {counted(choice.rows, 'row')} and {choice.vectors} vectors on this processor"
         )
     if choice.copies is not None and product.right != "lies":
-        return "the columns of this product cannot be read where they lie: nothing is to be chosen about copies"
+        return "the columns of this product cannot be read in place: it has no choice of copies"
     if choice.divided is not None and product.left == "windows":
-        return "threads share the bands of a convolution: nothing is to be chosen about what is divided"
+        return "threads share the bands of a convolution: it has no choice of what is divided"
     return None
 
 

@@ -1,4 +1,4 @@
-/* Pieces that are taken whole, then words, then the joins of each. See tokenizer.h. */
+/* Splits a text at whole pieces, then into words, and joins the symbols of each word. See tokenizer.h. */
 
 #include "tokenizer.h"
 
@@ -61,7 +61,7 @@ const char *tokenizer_piece(const tokenizer *t, int64_t token, size_t *bytes)
     return is_shown ? t->text + t->start[token] : "";
 }
 
-/* The piece that a text is, or -1. */
+/* The piece with this text, or -1. */
 static inline int32_t piece_of(const tokenizer *t, const char *text, uint32_t bytes)
 {
     uint32_t low = 0, high = t->sorted;
@@ -107,7 +107,7 @@ size_t tokenizer_whole_bytes(const char *text, size_t bytes)
     return bytes;
 }
 
-/* A text with U+FFFD for every byte that belongs to no character; its bytes, or -1 where it is too long. */
+/* Copies a text, with U+FFFD for every byte of no valid character. Returns its bytes, or -1 if it is too long. */
 static int64_t repaired(const char *text, size_t bytes, char *to)
 {
     size_t length = 0;
@@ -169,7 +169,7 @@ static tokenizer_join pop(tokenizer_work *w)
     return first;
 }
 
-/* What two neighbours become, if they do. */
+/* Finds what two neighbours join to; false if they do not. */
 static bool found_join(const encoding *e, const tokenizer_symbol *one, const tokenizer_symbol *other,
         tokenizer_join *join)
 {
@@ -203,7 +203,7 @@ static void consider(encoding *e, int32_t left, int32_t right)
     push(w, join);
 }
 
-/* Neighbours become one as long as any do: the lowest rank first, the leftmost of equal ones. */
+/* Joins neighbours until none are left to join: the lowest rank first, then the leftmost. */
 static void join_symbols(encoding *e, int32_t count)
 {
     tokenizer_work *const w = e->work;
@@ -215,7 +215,7 @@ static void join_symbols(encoding *e, int32_t count)
         tokenizer_symbol *const left = &w->symbol[join.left];
         if (left->bytes == 0 || left->after < 0) continue;
         tokenizer_symbol *const right = &w->symbol[left->after];
-        if (left->bytes + right->bytes != join.bytes) continue; /* one of them has been joined since */
+        if (left->bytes + right->bytes != join.bytes) continue; /* stale: one of them has been joined since */
         left->bytes = join.bytes, left->piece = join.piece;
         right->bytes = 0;
         left->after = right->after;
@@ -233,15 +233,15 @@ static void join_symbols(encoding *e, int32_t count)
 
 #if TOKENIZER_SCORED
 
-/* --- text between pieces that are taken whole: characters, spaces among them -------------------------------------- */
+/* --- text between whole pieces: characters, including spaces ------------------------------------------------------ */
 
 static void encode_text(encoding *e, uint32_t start, uint32_t bytes, bool is_first)
 {
     tokenizer_work *const w = e->work;
     int32_t count = 0;
-    uint32_t to = start; /* in place: a sign for a space is longer than the space */
+    uint32_t to = start; /* in place: the sign for a space is longer than a space */
     if (TOKENIZER_SPACE_BEFORE && is_first) {
-        w->text[--to] = ' '; /* the byte before belongs to what has been encoded */
+        w->text[--to] = ' '; /* the byte before is encoded already */
         w->symbol[count++] = (tokenizer_symbol){ .start = to, .bytes = 1, .piece = piece_of(e->t, w->text + to, 1) };
         ++to;
     }
@@ -258,7 +258,7 @@ static void encode_text(encoding *e, uint32_t start, uint32_t bytes, bool is_fir
 
 #else
 
-/* --- text between pieces that are taken whole: words -------------------------------------------------------------- */
+/* --- text between whole pieces: words ----------------------------------------------------------------------------- */
 
 static uint32_t class_bits(uint32_t code)
 {
@@ -286,7 +286,7 @@ static bool has(const tokenizer_item *item, uint32_t code)
     return is_named != (item->is_negated != 0);
 }
 
-/* Where the items from `which` on end, or -1 where they do not fit: each is as long as what follows allows. */
+/* The end of the items from `which` on, or -1 if they do not match: greedy, with backtracking. */
 static int64_t matched(const uint32_t *code, const tokenizer_alternative *one, uint32_t which, int64_t at, int64_t end)
 {
     if (which == one->items)
@@ -311,7 +311,7 @@ static int64_t end_of_word(const uint32_t *code, const tokenizer_pattern *patter
     return at;
 }
 
-/* Splits words by a pattern: `from` and `to` have where words begin, and where the last one ends. */
+/* Splits words by a pattern: `from` and `to` hold the starts of the words, and the end of the last one. */
 static uint32_t split(const uint32_t *code, const tokenizer_pattern *pattern, const uint32_t *from, uint32_t words,
         uint32_t *to)
 {
@@ -375,7 +375,7 @@ static void encode_text(encoding *e, uint32_t start, uint32_t bytes, bool is_fir
 
 /* --- whole texts -------------------------------------------------------------------------------------------------- */
 
-/* The longest piece that is taken whole and stands here, or -1. */
+/* The longest whole piece that the text starts with, or -1. */
 static int32_t whole_piece(const tokenizer *t, const char *text, uint32_t bytes)
 {
     for (uint32_t i = 0; i < t->whole; ++i) {
@@ -389,7 +389,7 @@ int64_t tokenizer_encode(const tokenizer *t, tokenizer_work *work, const char *t
         int64_t most)
 {
     encoding e = { .t = t, .work = work, .tokens = tokens, .most = most };
-    const int64_t length = repaired(text, bytes, work->text + 1); /* with room for a space before */
+    const int64_t length = repaired(text, bytes, work->text + 1); /* leaves one byte for a space in front */
     if (length < 0) return -1;
     const uint32_t end = 1 + (uint32_t)length;
     uint32_t left = 1;

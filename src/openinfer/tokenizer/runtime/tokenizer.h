@@ -1,7 +1,7 @@
 /* Text to the tokens of a language model and back. Plain C: no allocation, no locale, no files.
 
-   The vocabulary is the content of tokenizer.bin, in memory of the caller's; how text is split into words is in
-   tokenizer_tables.h. The tokens are those that openinfer.tokenizer gives. */
+   The vocabulary is the content of tokenizer.bin, in the caller's memory; tokenizer_tables.h says how text is split
+   into words. The tokens are the same as those of openinfer.tokenizer. */
 
 #ifndef OPENINFER_TOKENIZER_H
 #define OPENINFER_TOKENIZER_H
@@ -11,18 +11,18 @@
 #include <stdint.h>
 
 #ifndef TOKENIZER_MOST_TEXT
-#define TOKENIZER_MOST_TEXT 32768 /* bytes of a text that is encoded at once */
+#define TOKENIZER_MOST_TEXT 32768 /* most bytes of a text to encode */
 #endif
 
-/* A vocabulary. Everything in here is private; it points into the bytes that it was opened with. */
+/* A vocabulary. Its members are private; they point into the bytes that it was opened with. */
 typedef struct {
     uint32_t pieces, merges, sorted, whole;
-    const uint32_t *start;   /* where the text of each piece begins, and of the last one ends */
-    const uint32_t *kind;    /* what each is for */
-    const uint32_t *rank;    /* which of two pieces with scores is joined first */
-    const uint32_t *by_text; /* the pieces that text can become, in the order of their texts */
-    const uint32_t *wholes;  /* pieces that are taken whole wherever they stand, the longest first */
-    const uint32_t *merge;   /* left, right, rank and piece of each, in the order of the first two */
+    const uint32_t *start;   /* the offset of each piece's text, and the end of the last one */
+    const uint32_t *kind;    /* the kind of each piece */
+    const uint32_t *rank;    /* the order in which scored pieces are joined */
+    const uint32_t *by_text; /* the pieces that text can become, sorted by text */
+    const uint32_t *wholes;  /* pieces that are never split, wherever they occur; longest first */
+    const uint32_t *merge;   /* left, right, rank and piece of each merge, sorted by left and right */
     const int32_t *of_byte;  /* the piece of each byte, or -1 */
     const char *text;
 } tokenizer;
@@ -33,11 +33,11 @@ typedef struct {
 } tokenizer_join;
 
 typedef struct {
-    uint32_t start, bytes; /* 0 bytes: it has become part of the one before */
+    uint32_t start, bytes; /* 0 bytes: joined to the symbol before */
     int32_t before, after, piece;
 } tokenizer_symbol;
 
-/* Memory that encoding works in, about 3 MB. */
+/* Working memory of the encoder, about 3 MB. */
 typedef struct {
     char text[TOKENIZER_MOST_TEXT + 4];
     uint32_t code[TOKENIZER_MOST_TEXT + 1], place[TOKENIZER_MOST_TEXT + 1];
@@ -47,21 +47,21 @@ typedef struct {
     size_t queued;
 } tokenizer_work;
 
-/* Takes the content of tokenizer.bin, which begins at a multiple of 4 and must stay; false where it is not sound. */
+/* Opens the content of tokenizer.bin, which must be aligned to 4 bytes and outlive `t`. Returns false if invalid. */
 bool tokenizer_open(tokenizer *t, const void *data, size_t bytes);
 
-/* The tokens of a text: how many, or -1 where it is too long or they are more than `most`. Control tokens are never
-   among them, whatever the text says. Bytes that are not UTF-8 become U+FFFD, each of them. */
+/* Encodes a text. Returns the number of tokens, or -1 if the text is too long or they are more than `most`. Text never
+   becomes control tokens. Each byte that is not valid UTF-8 becomes U+FFFD. */
 int64_t tokenizer_encode(const tokenizer *t, tokenizer_work *work, const char *text, size_t bytes, int64_t *tokens,
         int64_t most);
 
-/* What a token adds to a text; nothing for a control token, or a number that is not a token. */
+/* The text of a token; empty for a control token, or a number that is not a token. */
 const char *tokenizer_piece(const tokenizer *t, int64_t token, size_t *bytes);
 
-/* The bytes of the character of UTF-8 that begins here, or 0 where none does. */
+/* The bytes of the UTF-8 character at the start of the text, or 0 if there is no valid one. */
 size_t tokenizer_character_bytes(const char *text, size_t bytes);
 
-/* How many of these bytes are whole characters: the rest waits for what follows. */
+/* The bytes that are complete characters; the rest is the start of one that continues in the next bytes. */
 size_t tokenizer_whole_bytes(const char *text, size_t bytes);
 
 #endif

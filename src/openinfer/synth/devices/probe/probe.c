@@ -1,7 +1,7 @@
-/* Describes the Vulkan device of this machine: one fact on a line, a key and its value.
+/* Describes the Vulkan device of this machine: one fact per line, a key and its value.
  *
  * The arguments are shaders: arithmetic on f32, on f64, and on f32 with subnormal numbers preserved. Their results are
- * compared with this processor's. Ends with 3 if there is no driver, and with 4 if no device has what code needs. */
+ * compared with those of the CPU. Exits with 3 if there is no driver, with 4 if no device has the required features. */
 
 #include <math.h>
 #include <stdint.h>
@@ -17,7 +17,7 @@ enum { PRODUCT, SUM, QUOTIENT, ROOT, FUSED };
 typedef union { uint64_t bits; uint32_t word; float single; double wide; } number;
 typedef struct { uint64_t given, found; uint32_t count; } arguments;
 
-/* As in extensions that headers may not have yet. */
+/* From VK_KHR_cooperative_matrix, which older headers lack. */
 typedef struct {
     VkStructureType type;
     void *next;
@@ -48,7 +48,7 @@ static void require(int is_good, int code, const char *what)
 
 static void number_fact(const char *key, uint64_t value) { printf("%s %llu\n", key, (unsigned long long)value); }
 
-/* --- what the driver says ----------------------------------------------------------------------------------------- */
+/* --- limits and features ------------------------------------------------------------------------------------------ */
 
 static int has_extension(const char *name)
 {
@@ -63,7 +63,7 @@ static int has_extension(const char *name)
     return found;
 }
 
-/* A graphics card before others, a processor last, as generated programs choose. */
+/* Prefers a discrete GPU, and a CPU least, as generated programs do. */
 static void choose_device(void)
 {
     static const int rank[] = { 1, 3, 4, 2, 0 };
@@ -85,7 +85,7 @@ static void choose_device(void)
         best = own;
         physical = devices[i];
     }
-    require(best >= 0, NO_DEVICE, "no device has Vulkan 1.2");
+    require(best >= 0, NO_DEVICE, "no device supports Vulkan 1.2");
     vkGetPhysicalDeviceFeatures2(physical, &features);
     vkGetPhysicalDeviceProperties2(physical, &about);
 }
@@ -126,7 +126,7 @@ static void say_matrices(void)
     matrix_shape *const all = calloc((size_t)count + 1, sizeof *all);
     require(all != NULL, FAILED, "out of memory");
     for (uint32_t i = 0; i < count; ++i) all[i].type = MATRIX_SHAPE;
-    require(ask(physical, &count, all) >= VK_SUCCESS, FAILED, "matrix units are not described");
+    require(ask(physical, &count, all) >= VK_SUCCESS, FAILED, "the shapes of cooperative matrices cannot be queried");
     for (uint32_t i = 0; i < count; ++i)
         if (all[i].scope == SUBGROUP_SCOPE && !all[i].saturates && all[i].c == all[i].result)
             printf("matrix %u %u %u %u %u %u\n", all[i].a, all[i].b, all[i].c, all[i].m, all[i].n, all[i].k);
@@ -159,7 +159,7 @@ static void say_features(void)
     if (has_matrices) say_matrices();
 }
 
-/* --- what its arithmetic does ------------------------------------------------------------------------------------- */
+/* --- arithmetic --------------------------------------------------------------------------------------------------- */
 
 static VkDevice device;
 static VkQueue queue;
@@ -173,7 +173,7 @@ static void create_device(void)
     uint32_t count = 16;
     vkGetPhysicalDeviceQueueFamilyProperties(physical, &count, families);
     while (family < count && !(families[family].queueFlags & VK_QUEUE_COMPUTE_BIT)) ++family;
-    require(family < count, NO_DEVICE, "the device does not compute");
+    require(family < count, NO_DEVICE, "the device has no compute queue");
     const float priority = 1.0f;
     const VkDeviceQueueCreateInfo queues = { .sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
         .queueFamilyIndex = family, .queueCount = 1, .pQueuePriorities = &priority };
@@ -183,7 +183,7 @@ static void create_device(void)
         .pNext = &addresses, .features = { .shaderFloat64 = features.features.shaderFloat64 } };
     const VkDeviceCreateInfo info = { .sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO, .pNext = &wanted,
         .queueCreateInfoCount = 1, .pQueueCreateInfos = &queues };
-    require(vkCreateDevice(physical, &info, NULL, &device) == VK_SUCCESS, FAILED, "the device cannot be used");
+    require(vkCreateDevice(physical, &info, NULL, &device) == VK_SUCCESS, FAILED, "the device cannot be opened");
     vkGetDeviceQueue(device, family, 0, &queue);
 }
 
@@ -195,7 +195,7 @@ static void create_memory(void)
     VkBuffer buffer;
     VkMemoryRequirements needs;
     VkPhysicalDeviceMemoryProperties kinds;
-    require(vkCreateBuffer(device, &info, NULL, &buffer) == VK_SUCCESS, FAILED, "no buffer");
+    require(vkCreateBuffer(device, &info, NULL, &buffer) == VK_SUCCESS, FAILED, "the buffer cannot be created");
     vkGetBufferMemoryRequirements(device, buffer, &needs);
     vkGetPhysicalDeviceMemoryProperties(physical, &kinds);
     const VkMemoryPropertyFlags wanted = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
@@ -203,7 +203,7 @@ static void create_memory(void)
     while (kind < kinds.memoryTypeCount
            && (!(needs.memoryTypeBits >> kind & 1) || (kinds.memoryTypes[kind].propertyFlags & wanted) != wanted))
         ++kind;
-    require(kind < kinds.memoryTypeCount, FAILED, "the host sees no memory of the device");
+    require(kind < kinds.memoryTypeCount, FAILED, "the device has no host-visible memory");
     const VkMemoryAllocateFlagsInfo flags = { .sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO,
         .flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT };
     const VkMemoryAllocateInfo room = { .sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, .pNext = &flags,
@@ -212,7 +212,7 @@ static void create_memory(void)
     void *seen = NULL;
     require(vkAllocateMemory(device, &room, NULL, &held) == VK_SUCCESS
             && vkBindBufferMemory(device, buffer, held, 0) == VK_SUCCESS
-            && vkMapMemory(device, held, 0, VK_WHOLE_SIZE, 0, &seen) == VK_SUCCESS, FAILED, "no memory");
+            && vkMapMemory(device, held, 0, VK_WHOLE_SIZE, 0, &seen) == VK_SUCCESS, FAILED, "out of device memory");
     const VkBufferDeviceAddressInfo asked = { .sType = VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO, .buffer = buffer };
     mapped = seen;
     address = vkGetBufferDeviceAddress(device, &asked);
@@ -239,7 +239,7 @@ static VkPipeline pipeline_of(const char *path, VkPipelineLayout layout)
     return made;
 }
 
-/* The results of a shader. */
+/* Runs a shader and returns its results. */
 static const number *run(const char *path, const number *given)
 {
     const VkPushConstantRange range = { VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof(arguments) };
@@ -260,7 +260,7 @@ static const number *run(const char *path, const number *given)
     require(vkCreatePipelineLayout(device, &own, NULL, &layout) == VK_SUCCESS
             && vkCreateCommandPool(device, &pool, NULL, &info.commandPool) == VK_SUCCESS
             && vkAllocateCommandBuffers(device, &info, &commands) == VK_SUCCESS
-            && vkBeginCommandBuffer(commands, &begin) == VK_SUCCESS, FAILED, "nothing is recorded");
+            && vkBeginCommandBuffer(commands, &begin) == VK_SUCCESS, FAILED, "the commands cannot be recorded");
     vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline_of(path, layout));
     vkCmdPushConstants(commands, layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof here, &here);
     vkCmdDispatch(commands, (COUNT + GROUP - 1) / GROUP, 1, 1);
@@ -269,7 +269,7 @@ static const number *run(const char *path, const number *given)
     const VkSubmitInfo submit = { .sType = VK_STRUCTURE_TYPE_SUBMIT_INFO,
         .commandBufferCount = 1, .pCommandBuffers = &commands };
     require(vkEndCommandBuffer(commands) == VK_SUCCESS && vkQueueSubmit(queue, 1, &submit, VK_NULL_HANDLE) == VK_SUCCESS
-            && vkQueueWaitIdle(queue) == VK_SUCCESS, FAILED, "the shader does not run");
+            && vkQueueWaitIdle(queue) == VK_SUCCESS, FAILED, "the shader failed");
     return (const number *)(void *)(mapped + half);
 }
 
@@ -280,8 +280,8 @@ static uint64_t random_bits(void)
     return state * UINT64_C(0x2545f4914f6cdd1d);
 }
 
-/* Normal numbers around 1, then numbers of which some are subnormal, or have subnormal sums and products. For one in two,
- * the third takes away the rounded product of the others: what is left is lost in two roundings. */
+/* Normal numbers around 1, then numbers of which some are subnormal, or have subnormal sums and products. In every
+ * other normal triple, the third is minus the rounded product of the others: two roundings lose what remains. */
 static void choose_singles(number *given)
 {
     for (int i = 0; i < COUNT; ++i, given += GIVEN) {
@@ -305,7 +305,7 @@ static void choose_doubles(number *given)
     }
 }
 
-/* Which results of f32 are those of this processor: a bit for each, of normal numbers, and one for sums and products of
+/* Which f32 operations have the results of the CPU: a bit for each on normal numbers, and one for sums and products of
  * subnormal ones. */
 enum { SUBNORMAL = 1 << FOUND };
 static int exact_singles(const char *path)
@@ -355,7 +355,7 @@ static void say_numerics(char **shaders)
 
 int main(int count, char **words)
 {
-    require(count == 4, FAILED, "three shaders are needed");
+    require(count == 4, FAILED, "expected three shaders");
     choose_device();
     say_limits();
     say_features();

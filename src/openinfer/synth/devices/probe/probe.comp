@@ -2,7 +2,7 @@
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_buffer_reference_uvec2 : require
 #extension GL_EXT_spirv_intrinsics : require
-/* Arithmetic on chosen numbers. Bits are loaded and stored, so that nothing but the arithmetic can change them. */
+/* Arithmetic on chosen numbers. Numbers are loaded and stored as bits, so that only the arithmetic can change them. */
 #ifdef OI_PRESERVE
 spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [4464], 4459, 32);
 #endif

@@ -1,5 +1,5 @@
-/* What CUDA says of the device that programs get, and how it rounds: a key and a value in each line. Ends with 3 where
-   there is no driver or no device, and with 4 where the device does not run what was compiled for it. */
+/* Describes the CUDA device that programs get, and how it rounds: a key and a value per line. Exits with 3 if there is
+   no driver or no device, with 4 if the device cannot run the compiled code. */
 
 #include <math.h>
 #include <stdint.h>
@@ -31,7 +31,7 @@ static float number(float from, float to)
     return from + (to - from) * (float)(seed >> 8) / 16777216.0f;
 }
 
-/* Beyond the mantissa of f32, so that a product is not exact. */
+/* Factors whose products do not fit the mantissa of f32; c is minus the rounded product. */
 static void fill(struct numbers *to)
 {
     for (int i = 0; i < COUNT; ++i) {

@@ -18,7 +18,7 @@ def is_bare(isa: str) -> bool:
 
 def startup() -> str:
     """The text of ``bare/startup.c``: the vector table, and the code from reset to ``main``."""
-    return """/* Made by OpenInfer: how a program starts on a Cortex-M with newlib and semihosting. */
+    return """/* Made by OpenInfer: startup code for a Cortex-M with newlib and semihosting. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +32,7 @@ void reset(void);
 
 void reset(void)
 {
-    /* The floating-point unit is off after a reset: full access to coprocessors 10 and 11 (CPACR). */
+    /* The FPU is off after reset: enable coprocessors 10 and 11 (CPACR). */
     *(volatile uint32_t *)0xe000ed88u |= 0xfu << 20;
     __asm__ volatile("dsb\\n\\tisb" ::: "memory");
     memcpy(data_begin, data_source, (size_t)(data_end - data_begin));
@@ -43,7 +43,7 @@ void reset(void)
     _Exit(status);
 }
 
-/* A fault ends the program: nothing here causes one unless it is wrong. */
+/* A fault ends the program: only a bug can cause one. */
 static void fault(void)
 {
     _Exit(3);
@@ -57,7 +57,7 @@ __attribute__((section(".vectors"), used)) static void (*const vectors[16])(void
 
 def linker_script() -> str:
     """The text of ``bare/mps2.ld``."""
-    return """/* Made by OpenInfer: the memories of the MPS2 board. Change them to those of your part. */
+    return """/* Made by OpenInfer: the memory map of the MPS2 board. Change it to that of your device. */
 MEMORY
 {
     CODE (rx) : ORIGIN = 0x00000000, LENGTH = 4M
@@ -71,7 +71,7 @@ SECTIONS
     .data : { data_begin = .; *(.data*) . = ALIGN(8); data_end = .; } > RAM AT > CODE
     data_source = LOADADDR(.data);
     .bss (NOLOAD) : { bss_begin = .; *(.bss*) *(COMMON) . = ALIGN(8); bss_end = .; } > RAM
-    end = .; /* where newlib's heap begins, which only printf uses */
+    end = .; /* the start of newlib's heap, which only printf uses */
     stack_top = ORIGIN(RAM) + LENGTH(RAM);
 }
 """
@@ -79,7 +79,7 @@ SECTIONS
 
 EMULATED = f"qemu-system-arm -M {BOARD} -nographic -monitor none -serial none -semihosting".split()
 """The command that runs a program on the board; ``-kernel`` names the program."""
-EMULATOR = f"""# An emulated board, which shows what the program prints: needs newlib and qemu-system-arm.
+EMULATOR = f"""# Runs programs on an emulated board with semihosting: needs newlib and qemu-system-arm.
 RUN ?= {" ".join(EMULATED)} -kernel
 """
 """How the Makefile runs programs."""

@@ -19,7 +19,7 @@ _PACKAGES = {
     "arm-none-eabi-gcc": "gcc-arm-none-eabi libnewlib-arm-none-eabi",
 }
 """Debian packages of cross compilers."""
-_AARCH64 = """# On a machine of another kind, programs run in an emulator, with the libraries of the cross compiler.
+_AARCH64 = """# On other machines, programs run in an emulator, with the libraries of the cross compiler.
 ifeq ($(filter aarch64 arm64,$(shell uname -m)),)
 RUN ?= qemu-aarch64 -L /usr/aarch64-linux-gnu
 endif
@@ -68,7 +68,7 @@ build/%.o: src/%.c include/{name}.h src/kernels.h src/support.h src/runtime.h {s
 	@mkdir -p build
 	$(CC) $(ALL_CFLAGS) -c -o $@ $<
 {assembly if options.weights == "incbin" else ""}{rules}
-# Newer than all objects that were made from other files than these.
+# A stamp that is newer than all objects of other versions of these files.
 {stamp}:
 {_required_compiler(options)}	@mkdir -p build
 	@rm -f build/files-*
@@ -112,7 +112,7 @@ def _required_compiler(options: "ProjectOptions") -> str:
     if options.cc is None:
         return ""
     advice = f"apt-get install {_PACKAGES[options.cc]}, or " if options.cc in _PACKAGES else ""
-    message = f"there is no compiler $(firstword $(CC)): {advice}name another one with make CC=..."
+    message = f"compiler $(firstword $(CC)) not found: {advice}choose another with make CC=..."
     return _required("$(firstword $(CC))", message)
 
 
@@ -143,7 +143,7 @@ def _required_emulator(isa: str) -> str:
     if not _emulator(isa):
         return ""
     package = "qemu-system-arm" if is_bare(isa) else "qemu-user"
-    message = f"there is no $(firstword $(RUN)): apt-get install {package}"
+    message = f"$(firstword $(RUN)) not found: apt-get install {package}"
     return _required("$(firstword $(RUN) true)", message)
 
 
@@ -171,7 +171,7 @@ endif()
 add_library({name} STATIC {sources})
 target_include_directories({name} PUBLIC include)
 
-# Everything is compiled again when the files are others, whatever the clock says.
+# Recompile everything when these files change, whatever their timestamps.
 foreach(path {" ".join(_identifying(name))})
   file(SHA256 "${{CMAKE_CURRENT_SOURCE_DIR}}/${{path}}" digest)
   string(APPEND digests "${{digest}}")

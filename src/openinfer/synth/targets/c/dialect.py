@@ -137,7 +137,7 @@ C = Dialect(
     frame=framed,
     support=SUPPORT,
     functions=_functions(),
-    rolled="#pragma GCC unroll 1 /* unrolled, gcc 12 takes wrong masks */",
+    rolled="#pragma GCC unroll 1 /* if unrolled, gcc 12 uses wrong masks */",
     reserved=frozenset({"call", "cos", "index", "part", "sin"}),
 )
 

@@ -83,25 +83,25 @@ class EntryPrinter:
         overlap = ""
         if self.program.inputs:
             overlap = f"""
-/* Whether a pointer points into memory that a step writes. */
+/* Whether a pointer is into memory that a step writes. */
 static bool is_ours(const {name}_context *c, const void *p)
 {{
 {self._ours()}}}
 """
         one_call = self._one_call() if self.placed.rules.is_hosted else ""
         watched = self._watched() if self.placed.is_interruptible else ""
-        return f"""_Static_assert(sizeof(float) == 4 && sizeof(double) == 8, "floats are IEEE 754");
+        return f"""_Static_assert(sizeof(float) == 4 && sizeof(double) == 8, "floats must be IEEE 754");
 _Static_assert({upper}_ARENA_BYTES < SIZE_MAX && {upper}_STATE_BYTES < SIZE_MAX && {upper}_WEIGHT_BYTES < SIZE_MAX,
-               "this machine can address the memory");
-_Static_assert({upper}_ARENA_BYTES % {upper}_ALIGNMENT == 0, "the arena is whole cache lines");
-_Static_assert({upper}_STATE_BYTES % {upper}_ALIGNMENT == 0, "the state is whole cache lines");
+               "the memory must be addressable");
+_Static_assert({upper}_ARENA_BYTES % {upper}_ALIGNMENT == 0, "the arena must be a multiple of the alignment");
+_Static_assert({upper}_STATE_BYTES % {upper}_ALIGNMENT == 0, "the state must be a multiple of the alignment");
 
 {self._recorded()}{overlap}{one_call}{watched}"""
 
     def _recorded(self) -> str:
         if self.device is not None:
             return self.device.plumbing
-        return f"""/* Records what went wrong; every function up to the caller's then returns. */
+        return f"""/* Records a failure; returns 1, which every caller passes on. */
 static int fail({self.name}_context *c, {self.name}_status status, int32_t failure)
 {{
     c->status = (int32_t)status;
@@ -126,7 +126,7 @@ static int fail({self.name}_context *c, {self.name}_status status, int32_t failu
     def _one_call(self) -> str:
         name = self.name
         return f"""
-/* One call at a time: a second one, from another thread or from a callback, is refused before it touches anything. */
+/* One call at a time: a second one, from another thread or a callback, is refused before it changes anything. */
 static bool enter({name}_context *c) {{ return __atomic_exchange_n(&c->is_busy, 1, __ATOMIC_ACQUIRE) == 0; }}
 
 static void leave({name}_context *c) {{ __atomic_store_n(&c->is_busy, 0, __ATOMIC_RELEASE); }}
@@ -135,7 +135,7 @@ static void leave({name}_context *c) {{ __atomic_store_n(&c->is_busy, 0, __ATOMI
     def _watched(self) -> str:
         name, upper = self.name, self.upper
         return f"""
-/* Whether the caller wants the step to end. It is asked ten times a second at most; where iterations are
+/* Whether the caller interrupts the step. The callback runs at most ten times a second; if iterations are
    short, the clock is read only every eighth time. */
 static bool is_interrupted({name}_context *c)
 {{
@@ -149,7 +149,8 @@ static bool is_interrupted({name}_context *c)
     return c->interrupt(c->interrupt_user) != 0;
 }}
 
-/* A block or a loop iteration of a number of nodes begins: whether that exceeds the budget, or the step is to end. */
+/* Called before a block or a loop iteration of this many nodes; fails if the budget is exceeded or the step
+   interrupted. */
 static int is_over({name}_context *c, int64_t nodes, int32_t failure)
 {{
     c->nodes += nodes;
@@ -193,11 +194,11 @@ const char *{self.name}_last_error(const {self.name}_context *c)
     def _init(self) -> str:
         name, upper = self.name, self.upper
         small = self._failed(SMALL_MEMORY)
-        crooked = self._failed(unaligned(self.placed.rules.alignment))
+        misaligned = self._failed(unaligned(self.placed.rules.alignment))
         wrong = self._failed(OTHER_WEIGHTS)
         budget = "    c->budget = -1;\n" if self.placed.is_interruptible else ""
         too_small, low = f"arena == NULL || arena_bytes < {upper}_ARENA_BYTES", "(uintptr_t)arena"
-        state, cleared = "    (void)state; /* Nothing outlives a step. */\n    (void)state_bytes;\n", ""
+        state, cleared = "    (void)state; /* Nothing is persistent. */\n    (void)state_bytes;\n", ""
         if self.placed.has_state:
             too_small += f" || state == NULL || state_bytes < {upper}_STATE_BYTES"
             low += " | (uintptr_t)state"
@@ -214,7 +215,7 @@ const char *{self.name}_last_error(const {self.name}_context *c)
     {weights}
     const uintptr_t low = {low} | ({upper}_WEIGHT_BYTES > 0 ? (uintptr_t)weights : 0);
     if (low % {upper}_ALIGNMENT != 0 || ({upper}_WEIGHT_BYTES > 0 && weights == NULL)) {{
-        {crooked};
+        {misaligned};
         return {upper}_ERROR_MEMORY;
     }}
     c->arena = arena;
@@ -366,7 +367,7 @@ void {name}_set_budget({name}_context *c, int64_t nodes)
             *(f"    {line}" for line in sizes),
             *checks,
         ]
-        ready = f"""/* Whether a step can begin: the inputs are there, and their sizes are in range. */
+        ready = f"""/* Checks that a step can begin: inputs are present, and their sizes in range. Returns 1 if not. */
 static int is_ready({name}_context *c, const {name}_inputs *in, const {name}_outputs *out)
 {{
 {unread}{unused}    if (c->is_broken) {self._fail(BROKEN_STEP)}
@@ -397,15 +398,15 @@ static int is_ready({name}_context *c, const {name}_inputs *in, const {name}_out
             broken = ["c->is_broken = 1;"] * self.placed.can_tear
             return [*broken, f"if ({block}(c){ended}) return c->status;", *["c->is_broken = 0;"] * self.placed.can_tear]
         has_heap = bool(self.placed.state.growing)
-        take_back = "oi_take_back_heap" if has_heap else "oi_take_back"
-        self.printers.file.needs |= {take_back}
+        roll_back = "oi_roll_back_heap" if has_heap else "oi_roll_back"
+        self.printers.file.needs |= {roll_back}
         offsets = self.placed.state.homes
-        forget = ["oi_go_on(&undo);"] * has_heap
+        forget = ["oi_commit(&undo);"] * has_heap
         more, keep = ("", "oi_keep") if self.device is None else (self.device.undo, "oi_keep_there")
         if self.placed.can_tear:
-            failed = [f"if (!undo.is_full) {take_back}(&undo);", "c->is_broken = undo.is_full;", *forget]
+            failed = [f"if (!undo.is_full) {roll_back}(&undo);", "c->is_broken = undo.is_full;", *forget]
         else:
-            failed = [f"{take_back}(&undo);"]
+            failed = [f"{roll_back}(&undo);"]
         return [
             f"unsigned char *const memory = c->arena + {self.upper}_ARENA_BYTES - {self.upper}_UNDO_BYTES;",
             f"oi_undo undo = {{ memory, {self.upper}_UNDO_BYTES, 0, false{more} }};",

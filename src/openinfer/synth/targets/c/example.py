@@ -39,14 +39,14 @@ def mapped_weights(project: EmittedProject) -> str:
     if project.options.weights != "file":
         return read_weights(project)
     return f"""#ifdef _POSIX_C_SOURCE
-/* The file as memory: the system reads what is used, when it is used, and programs share it. */
+/* Maps the file: pages are read when they are first used, and processes share them. */
 static const void *weights_of(const char *path)
 {{
     static const unsigned char none[1];
     struct stat about;
     void *data = MAP_FAILED;
     if ({upper}_WEIGHT_BYTES == 0) return none;
-    const int file = open(path, O_RDONLY | O_NONBLOCK); /* a pipe would keep us waiting */
+    const int file = open(path, O_RDONLY | O_NONBLOCK); /* opening a pipe would block */
     if (file >= 0 && fstat(file, &about) == 0 && about.st_size == {upper}_WEIGHT_BYTES)
         data = mmap(NULL, {upper}_WEIGHT_BYTES, PROT_READ, MAP_PRIVATE, file, 0);
     if (file >= 0) close(file);
@@ -56,13 +56,13 @@ static const void *weights_of(const char *path)
     return NULL;
 }}
 
-static void give_back(const void *weights)
+static void release(const void *weights)
 {{
     if ({upper}_WEIGHT_BYTES > 0) munmap((void *)(uintptr_t)weights, {upper}_WEIGHT_BYTES);
 }}
 #else
 {read_weights(project)}
-static void give_back(const void *weights)
+static void release(const void *weights)
 {{
     if ({upper}_WEIGHT_BYTES > 0) free((void *)(uintptr_t)weights);
 }}
@@ -87,7 +87,7 @@ def read_weights(project: EmittedProject) -> str:
     static unsigned char none[1];
     if ({upper}_WEIGHT_BYTES == 0) return none;
 #ifdef S_ISREG
-    struct stat about; /* a pipe would keep us waiting */
+    struct stat about; /* opening a pipe would block */
     FILE *const file = stat(path, &about) == 0 && S_ISREG(about.st_mode) ? fopen(path, "rb") : NULL;
 #else
     FILE *const file = fopen(path, "rb");
@@ -107,7 +107,7 @@ def started(project: EmittedProject) -> str:
     """The statement that starts threads, if there are any; without them a step only takes longer."""
     if project.placed.threads == 1:
         return ""
-    return f'    if ({project.name}_start_threads(&context)) printf("one thread works alone\\n");\n'
+    return f'    if ({project.name}_start_threads(&context)) printf("cannot start threads: running on one\\n");\n'
 
 
 def stopped(project: EmittedProject) -> str:
@@ -119,8 +119,8 @@ def freed(project: EmittedProject) -> str:
     """The statements that stop threads and free the weights, if they were read from a file."""
     if project.options.weights != "file":
         return stopped(project)
-    given_back = f"    if ({project.name.upper()}_WEIGHT_BYTES > 0) free((void *)(uintptr_t)weights);\n"
-    return stopped(project) + given_back
+    released = f"    if ({project.name.upper()}_WEIGHT_BYTES > 0) free((void *)(uintptr_t)weights);\n"
+    return stopped(project) + released
 
 
 def memory(project: EmittedProject) -> str:
@@ -173,7 +173,7 @@ def example(project: EmittedProject) -> str:
     arrays = "".join(one[0] for one in inputs)
     run = _several_sizes(project, shown) if project.placed.names.input_sizes else _one_step(project, shown)
     from_file = project.options.weights == "file"
-    given_back = "    give_back(weights);\n" * from_file
+    freed = "    release(weights);\n" * from_file
     return f"""{_MAPPING * from_file}
 #include <stdbool.h>
 #include <stdint.h>
@@ -198,7 +198,7 @@ int main(int argc, char **argv)
     }}
 {started(project)}{body or "    (void)in;"}
 {run}
-{stopped(project)}{released(project)}{given_back}    return 0;
+{stopped(project)}{released(project)}{freed}    return 0;
 }}
 """
 
@@ -224,7 +224,7 @@ def _several_sizes(project: EmittedProject, shown: list[str]) -> str:
     values = ", ".join(f"(long long)in.{field}" for field in fields)
     label = ", ".join(f"{size} = %lld" for size in sizes)
     lines = [
-        "/* Sizes are chosen in each step: here at their bounds, below them, at 1 and at 0. */",
+        "/* Each step chooses its sizes: here the bounds, below them, 1 and 0. */",
         f"static const int64_t sizes[{len(trials)}][{len(sizes)}] = {{ {rows} }};",
         f"for (int trial = 0; trial < {len(trials)}; ++trial) {{",
         *(f"    in.{field} = sizes[trial][{place}];" for place, field in enumerate(fields)),

@@ -28,7 +28,7 @@ def fetch_function(name: str, placed: Placed, printers: SourcePrinters) -> tuple
     has_any = bool(lines)
     head = 'if (name == NULL) name = "";' if has_any else "(void)name;\n    (void)tensor;"
     if can_fail(printers.sizes.extent(extent) for value in shown for extent in value.shape):
-        head = f"int bad = 0; /* the extents of a variable cannot be computed */\n    {head}"
+        head = f"int bad = 0; /* set if an extent cannot be computed */\n    {head}"
     body = "".join(f"    {line}\n" for line in lines)
     text = f"""    {head}
 {body}    {printers.file.failed(failure)};
@@ -75,7 +75,7 @@ def _table(key: str, layout: TableLayout, *, on_device: bool) -> list[str]:
 
 
 def _dense(name: str) -> str:
-    return f"""/* Completes a tensor whose elements are contiguous. */
+    return f"""/* Sets the strides of a contiguous tensor. */
 static int dense({name}_tensor *tensor)
 {{
     int64_t stride = 1;
@@ -89,7 +89,7 @@ static int dense({name}_tensor *tensor)
 
 
 def _shown_table(name: str) -> str:
-    return f"""/* A table as a tensor: its extents and those of an entry, and strides over all that it has room for. */
+    return f"""/* A table as a tensor: its extents and those of an entry, with strides that follow its capacity. */
 static int shown_table(oi_grid grid, const char *dtype, int rank, const int64_t *entry, {name}_tensor *tensor)
 {{
     const oi_table *const t = grid.table;

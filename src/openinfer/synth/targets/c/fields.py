@@ -46,15 +46,15 @@ class Structs:
             Field("in", f"const {self.name}_inputs *in;", "pointer"),
         ]
         if self.placed.rules.on_device:
-            found.append(Field("device", "void *device; /* what is launched, and where */", "pointer"))
+            found.append(Field("device", "void *device; /* the device and its recorded launches */", "pointer"))
         if self.placed.rollback is not None:
-            found.append(Field("undo", "void *undo; /* what the running step has changed */", "pointer"))
+            found.append(Field("undo", "void *undo; /* the undo log of the running step */", "pointer"))
         if self.placed.threads > 1:
-            found.append(Field("team", "void *team; /* threads, once they are started */", "pointer"))
+            found.append(Field("team", "void *team; /* the threads, once started */", "pointer"))
         if heaps:
             found.append(Field("heap", f"unsigned char *heap[{heaps}]; /* tables that grow */", "pointers", heaps))
         found += [
-            Field("status", "int32_t status, failure; /* what went wrong last */", "int32"),
+            Field("status", "int32_t status, failure; /* the last error */", "int32"),
             Field("failure", "", "int32"),
             Field("is_broken", "int32_t is_broken, has_outputs;", "int32"),
             Field("has_outputs", "", "int32"),
@@ -65,9 +65,9 @@ class Structs:
             found += [
                 Field("interrupt", f"{self.name}_interrupt_function *interrupt;", "pointer"),
                 Field("interrupt_user", "void *interrupt_user;", "pointer"),
-                Field("budget", "int64_t budget, nodes; /* what the running step may execute, and has */", "int64"),
+                Field("budget", "int64_t budget, nodes; /* nodes that the step may execute, and has */", "int64"),
                 Field("nodes", "", "int64"),
-                Field("countdown", "int64_t countdown, looked, asked; /* when to read the clock again */", "int64"),
+                Field("countdown", "int64_t countdown, looked, asked; /* when to read the clock next */", "int64"),
                 Field("looked", "", "int64"),
                 Field("asked", "", "int64"),
             ]
@@ -84,8 +84,8 @@ def tensor_field(name: str, variable: str, value: Value) -> Field:
 
 def _packing(value: Value) -> str:
     if value.dtype.is_packed:
-        return f", {8 // value.dtype.bits} elements in a byte, the first in the lowest bits"
-    return ", as their bits" if value.dtype.is_small_float else ""
+        return f", {8 // value.dtype.bits} elements per byte, the first in the lowest bits"
+    return ", as raw bits" if value.dtype.is_small_float else ""
 
 
 def size_field(name: str, size: str, bound: int) -> Field:

@@ -66,7 +66,7 @@ extern "C" {{
 #define {upper}_ALIGNMENT {facts.alignment}
 #define {upper}_ARENA_BYTES {facts.arena}
 #define {upper}_STATE_BYTES {facts.state}
-#define {upper}_STATE_ID 0x{facts.state_id:08x}u /* programs with the same one can exchange states */
+#define {upper}_STATE_ID 0x{facts.state_id:08x}u /* programs with the same ID can exchange states */
 #define {upper}_WEIGHT_BYTES {facts.weights}
 #define {upper}_WEIGHT_CRC32 0x{facts.crc:08x}u
 {_optional(upper, facts)}#define {upper}_MAX_RANK {facts.rank}
@@ -75,13 +75,13 @@ typedef enum {{
 {statuses}
 }} {name}_status;
 
-/* What a step reads. The memory is the caller's and must stay as it is until the step is over. */
+/* The inputs of a step. The caller owns the memory and must not change it during the step. */
 {struct(f"{name}_inputs", facts.inputs)}
-/* What a step gives. The memory is the arena's or the state's: it is valid until the next step. */
+/* The outputs of a step. The instance owns the memory, which is valid until the next step. */
 {struct(f"{name}_outputs", facts.outputs)}
-/* A tensor that was asked for by its name. Strides count elements. Elements of fewer than 8 bits share bytes, the first
-   in the lowest bits, except in tables, where each has a byte: bits says how many it takes. A table for which there is
-   no memory yet has no data: all its elements are initial. */
+/* A tensor that was fetched by name. Strides count elements. Elements of fewer than 8 bits are packed, the first in the
+   lowest bits, except in tables, where each takes a byte: bits is the storage size of an element. If data is NULL, the
+   table has no memory yet: all its elements are initial. */
 typedef struct {{
     const void *data;
     const char *dtype;
@@ -90,20 +90,20 @@ typedef struct {{
 }} {name}_tensor;
 
 #ifdef {upper}_TRACE
-/* Compiled with -D{upper}_TRACE, a step says what it does: a call for every value that a node has written and that is
-   in memory, else one without a value. Values that were fused away, or that nothing reads, have no memory. */
+/* Compiled with -D{upper}_TRACE, a step calls back after every node: once for each of its results
+   in memory, or once without a value. Values that were fused away or are unused have no memory. */
 typedef struct {{
-    int32_t node;           /* as the simulator numbers them */
-    int32_t output;         /* which of the node's results */
+    int32_t node;           /* numbered as in the simulator */
+    int32_t output;         /* the index of the node's result */
     int32_t point;          /* the number of the trace point in the code */
-    const char *variable;   /* the graph's name of it, or NULL */
-    const char *dtype;      /* NULL: there is no value */
+    const char *variable;   /* the name in the graph, or NULL */
+    const char *dtype;      /* NULL: no value */
     int32_t rank;
     const int64_t *shape;
-    const int64_t *strides; /* how many elements apart along each axis; NULL: it is row-major */
-    const void *data;       /* NULL: it has no memory, or lies among the weights */
-    int32_t depth;          /* how many loops of the block are around the node */
-    const int64_t *indices; /* and where they stand, the outermost first */
+    const int64_t *strides; /* in elements; NULL: row-major */
+    const void *data;       /* NULL: not in memory, or a weight */
+    int32_t depth;          /* the number of loops of the block around the node */
+    const int64_t *indices; /* of these loops, outermost first */
 }} {name}_event;
 typedef void {name}_trace_function(void *user, const {name}_event *event);
 #endif
@@ -112,7 +112,7 @@ typedef void {name}_trace_function(void *user, const {name}_event *event);
 {struct(f"{name}_context", [*facts.context, *trace_fields(name)])}
 {_functions(facts)}
 #ifdef {upper}_TRACE
-/* Sets the trace callback; NULL disables it. To be called after {name}_init, with the same -D in every file. */
+/* Sets the trace callback; NULL disables it. Call it after init, and compile all files with the same -D. */
 void {name}_set_trace({name}_context *c, {name}_trace_function *function, void *user);
 #endif
 
@@ -127,20 +127,20 @@ void {name}_set_trace({name}_context *c, {name}_trace_function *function, void *
 def _on_device(facts: HeaderFacts, stateless: str) -> str:
     """The declarations for device memory, and the comment on ``NAME_init``, which takes it."""
     name, upper = facts.name, facts.name.upper()
-    return f"""/* Memory for init. What it stands for lies on a device, from the first time on that an instance gets it;
-   the pointer itself is of no other use. Instances that are given the same memory are on the same device. It is given
-   back when no instance has it any more. NULL: there is no memory. */
+    return f"""/* Returns a handle of device memory for init, or NULL if out of memory. The memory is allocated on
+   the device of the first instance that uses it; instances with the same handle are on the same device. It is freed
+   when it is released and no instance uses it any more. */
 void *{name}_memory(size_t bytes);
 void {name}_release(void *memory);
 
-/* Prepares an instance on a device with such memory, and resets it. {stateless}The weights, any memory,
-   are copied to the device. Returns {upper}_OK or what is wrong, as all functions do. */"""
+/* Initialises and resets an instance in such memory. {stateless}The weights, in any host memory,
+   are copied to the device. Returns {upper}_OK or an error, as all functions that return int do. */"""
 
 
 def _interrupt_type(facts: HeaderFacts) -> str:
     if not facts.is_interruptible:
         return ""
-    return f"""/* Whether a running step is to end: anything but 0 ends it. */
+    return f"""/* Called during a step: any result but 0 interrupts it. */
 typedef int {facts.name}_interrupt_function(void *user);
 
 """
@@ -150,10 +150,10 @@ def _instance(facts: HeaderFacts) -> str:
     """The comment about contexts and threads."""
     if facts.is_hosted:
         busy = f"{facts.name.upper()}_ERROR_BUSY"
-        return f"""/* One instance. Everything in here is private. A context takes one call at a time: a second one,
-   from another thread or a callback, returns {busy}. Several instances can run at the same time. */"""
-    return """/* One instance. Everything in here is private. A context takes one call at a time: it is up to the caller
-   that threads and interrupts make no second one. Several instances can run at the same time. */"""
+        return f"""/* An instance. All fields are private. A context takes one call at a time: a second one, from
+   another thread or a callback, returns {busy}. Several instances can run concurrently. */"""
+    return """/* An instance. All fields are private. A context takes one call at a time: the caller must prevent
+   a second one from threads and interrupts. Several instances can run concurrently. */"""
 
 
 def _limits(facts: HeaderFacts) -> str:
@@ -162,13 +162,13 @@ def _limits(facts: HeaderFacts) -> str:
         return ""
     name, upper = facts.name, facts.name.upper()
     return f"""
-/* A function that a step asks now and then whether to end, or NULL, as in the beginning. The thread that runs the step
-   calls it when a block or an iteration of a graph loop begins, ten times a second at most; a single kernel is not
-   interrupted. The step then returns {upper}_ERROR_INTERRUPTED, and counts as one that failed. */
+/* Sets a function that can interrupt steps; NULL, the default, removes it. The thread that runs a step calls it before
+   blocks and iterations of graph loops, at most ten times a second; kernels are not interrupted.
+   The step then fails with {upper}_ERROR_INTERRUPTED. */
 void {name}_set_interrupt({name}_context *c, {name}_interrupt_function *function, void *user);
 
-/* The nodes that a step may execute before it ends with {upper}_ERROR_BUDGET, or -1 for any number, as in the
-   beginning. They are counted as the simulator counts them, a block or an iteration of a loop at a time. */
+/* Limits the nodes that a step executes; -1, the default, means no limit. A step that exceeds it fails
+   with {upper}_ERROR_BUDGET. Nodes are counted as in the simulator, a block or a loop iteration at a time. */
 void {name}_set_budget({name}_context *c, int64_t nodes);
 """
 
@@ -176,23 +176,22 @@ void {name}_set_budget({name}_context *c, int64_t nodes);
 def _failed_step(facts: HeaderFacts) -> str:
     """The comment about steps that fail."""
     if not facts.can_tear:
-        return "/* Runs one step. If it fails, it has not happened: persistent variables are as they were before. */"
-    undefined = "persistent variables are undefined, and\n   steps are refused until they are reset or loaded. */"
+        return "/* Runs one step. A step that fails has no effect: persistent variables keep their values. */"
+    undefined = "persistent variables\n   are undefined, and steps are refused until they are reset or loaded. */"
     if facts.undo:
         return (
-            "/* Runs one step. If it fails, it has not happened: persistent variables are as they were before. Only if"
-            f"\n   {facts.name.upper()}_UNDO_BYTES are not enough to put back what it has changed, {undefined}"
+            "/* Runs one step. A step that fails is rolled back: persistent variables keep their values. But if its"
+            f"\n   undo log exceeds {facts.name.upper()}_UNDO_BYTES, {undefined}"
         )
     return (
-        "/* Runs one step. If it fails because of an input or a size of the inputs, nothing has happened; if it fails"
-        f"\n   later, {undefined}"
+        f"/* Runs one step. If an input or its size is invalid, the step has no effect. If it fails later, {undefined}"
     )
 
 
 def _optional(upper: str, facts: HeaderFacts) -> str:
     saved = "" if facts.saved is None else f"#define {upper}_SAVED_BYTES {facts.saved}\n"
     if facts.undo:
-        saved += f"#define {upper}_UNDO_BYTES {facts.undo} /* of the arena, for what a step changes */\n"
+        saved += f"#define {upper}_UNDO_BYTES {facts.undo} /* of the arena, for the undo log of a step */\n"
     return saved if facts.threads == 1 else f"{saved}#define {upper}_THREADS {facts.threads}\n"
 
 
@@ -201,65 +200,65 @@ def _functions(facts: HeaderFacts) -> str:
     heap = ""
     if facts.on_device and not facts.has_heap:
         heap = f"""
-/* Gives back what init has made; the context must be initialised again before it is used. */
+/* Frees what init has allocated; initialise the context again before using it. */
 void {name}_free({name}_context *c);
 """
     if facts.has_heap:
-        made = "what init has made, and " * facts.on_device
+        made = "what init has allocated, and " * facts.on_device
         heap = f"""
-/* Gives back {made}the memory of tables that grow; the context must be initialised again before it is used. */
+/* Frees {made}the memory of growing tables; initialise the context again before using it. */
 void {name}_free({name}_context *c);
 
-/* Makes room for a number of cells along each axis of a table that grows, the first of which is table 0. */
+/* Reserves memory for this many cells along each axis of a growing table. Growing tables are numbered from 0. */
 int {name}_reserve({name}_context *c, int table, const int64_t *cells);
 """
     threads = ""
     if facts.threads > 1:
         threads = f"""
-/* Starts {upper}_THREADS - 1 threads that help the one that calls {name}_step. Without them it does all the work
-   alone, with the same results. They must be stopped before the context is initialised again or thrown away. In a
-   child that is forked, the first step starts threads of its own; a child that was forked while another thread was in
-   a call finds the context busy. */
+/* Starts {upper}_THREADS - 1 threads, which share the work of {name}_step with its caller.
+   Results are the same without them. Stop them before the context is initialised again or discarded. In a forked
+   child, the first step starts new threads; if another thread was in a call during the fork, the child finds the
+   context busy. */
 int {name}_start_threads({name}_context *c);
 void {name}_stop_threads({name}_context *c);
 """
-    stateless = "" if facts.state else "Nothing is persistent: the state is NULL, of 0 bytes.\n   "
+    stateless = "" if facts.state else "Nothing is persistent: pass NULL and 0 as the state.\n   "
     embedded = ""
     if facts.embeds_weights:
         embedded = f"""
-/* The weights, part of the program. */
+/* The weights, linked into the program. */
 extern const unsigned char {name}_weights[];
 """
-    init = f"""/* Prepares an instance with memory of the caller's, which begins at multiples of {upper}_ALIGNMENT, and
-   resets it. {stateless}The weights are only read, and can be shared by instances. Returns {upper}_OK or what is wrong,
-   as all functions do. */"""
+    init = f"""/* Initialises and resets an instance in the caller's memory, aligned to {upper}_ALIGNMENT.
+   {stateless}The weights are only read, and can be shared by instances. Returns {upper}_OK or an error,
+   as all functions that return int do. */"""
     return f"""{_on_device(facts, stateless) if facts.on_device else init}
 int {name}_init({name}_context *c, void *arena, size_t arena_bytes, void *state, size_t state_bytes,
         const void *weights, size_t weight_bytes);
 {threads}{heap}
-/* Whether these are the weights that the code was made for: their size and CRC-32. */
+/* Checks that the code was generated for these weights, by their size and CRC-32. */
 int {name}_check_weights(const void *weights, size_t weight_bytes);
 {embedded}
-/* Puts persistent variables back to their initial values. */
+/* Resets persistent variables to their initial values. */
 int {name}_reset({name}_context *c);
 
 {_failed_step(facts)}
 int {name}_step({name}_context *c, const {name}_inputs *in, {name}_outputs *out);
 {_limits(facts)}
-/* Persistent variables as bytes, for programs with the same {upper}_STATE_ID on machines with the same byte order. Such
-   programs can also be given the same memory for their state, and make their steps one after the other, unless tables
-   grow without bounds. A state that load_state refuses has changed nothing; it may come from anywhere. */
+/* Saves and loads persistent variables, for programs with the same {upper}_STATE_ID
+   on machines with the same byte order. Such programs can also share the memory of the state and run steps in turn,
+   unless tables grow without bounds. load_state validates untrusted data; if it fails, it changes nothing. */
 size_t {name}_saved_bytes(const {name}_context *c);
 int {name}_save_state({name}_context *c, void *to, size_t bytes);
 int {name}_load_state({name}_context *c, const void *from, size_t bytes);
 
-/* An output of the last step, or a persistent variable; of a table, all that it holds. Valid until the next step. */
+/* Finds an output of the last step, a persistent variable or a whole table by name. Valid until the next step. */
 int {name}_fetch({name}_context *c, const char *name, {name}_tensor *tensor);
 
-/* What went wrong last, and where in the graph; never NULL. A call that is refused because another is running leaves
-   this to the other. Compiled with -D{upper}_NO_MESSAGES, the code has no texts, and only says that something did. */
+/* The message of the last error, and where in the graph it occurred; never NULL. A call that is refused because another
+   is running does not change it. Compiled with -D{upper}_NO_MESSAGES, all errors read "failed". */
 const char *{name}_last_error(const {name}_context *c);
 
-/* The node of the graph where that was, as the simulator numbers them; -1 where no node was running. */
+/* The node of the last error, numbered as in the simulator; -1 if no node was running. */
 int32_t {name}_failed_node(const {name}_context *c);
 """

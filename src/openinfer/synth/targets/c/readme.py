@@ -12,11 +12,11 @@ from openinfer.synth.targets.project import EmittedProject
 def readme(project: EmittedProject, *, has_selftest: bool) -> str:
     """The text of ``README.md``."""
     name, upper = project.name, project.name.upper()
-    test = "make selftest   # runs steps with known results and compares\n" if has_selftest else ""
+    test = "make selftest   # runs steps and compares with known results\n" if has_selftest else ""
     weights = {
         "file": "`src/weights.bin`, which the caller reads or maps into memory",
-        "array": "`src/weights.c`, an array that is part of the program",
-        "incbin": "`src/weights.bin`, which `src/weights.S` makes part of the program",
+        "array": "`src/weights.c`, an array in the program",
+        "incbin": "`src/weights.bin`, which `src/weights.S` includes in the program",
     }[project.options.weights]
     saved = "varies with the tables" if project.saved_bytes is None else bytes_text(project.saved_bytes)
     threads = (
@@ -26,9 +26,9 @@ def readme(project: EmittedProject, *, has_selftest: bool) -> str:
         else ""
     )
     free = (
-        f"\nTables without bounds own memory: call `{name}_free` in the end.\n" if project.placed.state.growing else ""
+        f"\nTables without bounds own memory: call `{name}_free` at the end.\n" if project.placed.state.growing else ""
     )
-    reason = f"`{name}_last_error` says what went wrong and where in the graph"
+    reason = f"`{name}_last_error` returns the reason, and where in the graph it failed"
     return f"""# {name}
 
 C11 without dependencies, made by OpenInfer {VERSION} for the device {plain_text(project.options.device)}.
@@ -39,7 +39,7 @@ make example    # runs a step on simple inputs
 {test}```
 
 The interface is `include/{name}.h`; `src/{name}.c` has the control flow, `src/kernels.c` the arithmetic, and
-`plan.json` says where everything comes from. The code has no variables of its own and can be used from several
+`plan.json` records where everything comes from. The code has no mutable globals and can be used from several
 threads, with a context for each.
 
 | memory | bytes |
@@ -66,12 +66,12 @@ The weights are in {weights}.
 def failed_steps(project: EmittedProject) -> str:
     """What happens when a step fails; the header says the same."""
     if not project.placed.can_tear:
-        return "A step that fails has not happened: persistent variables are as they were before"
+        return "A step that fails has no effect: persistent variables keep their values"
     rest = "persistent variables are undefined, and steps are refused until they are reset or loaded"
     if project.placed.rollback_bytes:
         bytes_ = f"{project.name.upper()}_UNDO_BYTES"
-        return f"A step that fails has not happened. Only if `{bytes_}` do not suffice to take it back, {rest}"
-    return f"When a step fails because of an input, nothing has happened. When it fails later, {rest}"
+        return f"A step that fails is rolled back. But if its undo log exceeds `{bytes_}`, {rest}"
+    return f"A step that fails because of an input has no effect. If it fails later, {rest}"
 
 
 def bytes_text(count: int) -> str:

@@ -77,7 +77,7 @@ int main(int argc, char **argv)
     {name}_outputs out;
     if (weights == NULL) return 1;
 {memory.prepared}    if ({_refused(project)}) {{
-        printf("one byte less than is needed was not refused\\n");
+        printf("memory that is one byte too small was not refused\\n");
         return 1;
     }}
     if (init(&context, {upper}_ARENA_BYTES, {upper}_STATE_BYTES, weights) != {upper}_OK) {{
@@ -108,11 +108,11 @@ def _memory(project: EmittedProject) -> _TestMemory:
         asked += f"    state = {name}_memory({upper}_STATE_BYTES);\n" * project.placed.has_state
         released = f"    {name}_free(&context);\n    {name}_release(arena);\n    {name}_release(state);\n"
         return _TestMemory("static void *arena, *state;", "", asked, released)
-    declared = f"""/* Memory as a program finds it, with a guard behind it that nothing may write. */
+    declared = f"""/* Memory with arbitrary contents, and guard bytes after it that nothing may write. */
 enum {{ GUARD = 64, FILL = 0xff }};
 static _Alignas({upper}_ALIGNMENT) unsigned char arena[{upper}_ARENA_BYTES + GUARD];
 static _Alignas({upper}_ALIGNMENT) unsigned char state[{upper}_STATE_BYTES + GUARD];"""
-    guard = f"""/* Whether nothing was written behind the arena and the state. */
+    guard = f"""/* Whether the guard bytes are unchanged. */
 static int is_whole(void)
 {{
     for (int i = 0; i < GUARD; ++i)
@@ -122,7 +122,7 @@ static int is_whole(void)
 """
     filled = "    memset(arena, FILL, sizeof arena);\n    memset(state, FILL, sizeof state);\n"
     whole = """    if (!is_whole()) {
-        printf("memory behind the arena or the state was written\\n");
+        printf("memory after the arena or the state was overwritten\\n");
         return 1;
     }
 """
@@ -155,7 +155,7 @@ def _step(project: EmittedProject, one: Golden, number: int, arrays: list[str], 
             "++checked;",
             f"if ({name}_step(&context, &in{number}, &out) == {upper}_OK) {{",
             "    ++failures;",
-            f'    printf("step {number}: it must fail, and has not\\n");',
+            f'    printf("step {number}: expected a failure, got none\\n");',
             "}",
         ]
     return [

@@ -79,7 +79,7 @@ class StatePrinter:
         unused = [] if self.placed.state.growing else ["(void)c;"]
         small = self._fail(SMALL_SAVED)
         broken = self._fail(BROKEN_STATE)
-        return f"""/* A saved state begins with what it is, how long it is, and the CRC-32 of the rest. */
+        return f"""/* A saved state begins with a magic number, a layout hash, its length, and a CRC-32 of the rest. */
 static const unsigned char saved_head[24] = {{
     {magic},
 }};
@@ -122,7 +122,7 @@ static int put_state({name}_context *c, unsigned char *to, size_t bytes)
         length = (
             f"bytes {'<' if self.placed.state.growing else '!='} {SAVED_HEAD} + {upper}_STATE_BYTES || total != bytes"
         )
-        return f"""/* Puts a saved state in place of what there is; one that is refused changes nothing. */
+        return f"""/* Replaces the state with a saved one; one that is refused changes nothing. */
 static int take_state({name}_context *c, const unsigned char *from, size_t bytes)
 {{
     static const unsigned char zeros[12];

@@ -39,7 +39,7 @@ def _packed_functions(dtype: DType) -> Iterable[SupportFunction]:
     store = (
         f"static inline void {name}(uint8_t *p, int64_t i, {own} v)\n{{\n"
         f"    const unsigned shift = (unsigned)({place}), c = {code};\n"
-        "    /* Volatile: neighbours share a byte, and clang 14 for AVX2 stores several at once, and loses some. */\n"
+        "    /* Volatile: adjacent elements share a byte, and clang 14 for AVX2 loses some in vectorized stores. */\n"
         f"    volatile uint8_t *const byte = p + i / {per_byte};\n"
         f"    *byte = (uint8_t)((*byte & ~({mask}u << shift)) | (c << shift));\n}}\n"
     )

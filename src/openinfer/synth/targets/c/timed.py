@@ -31,9 +31,9 @@ def timed_source(project: "Project") -> str:
 #include "kernels.h"
 #include "runtime.h"
 
-int32_t {name}_is_timed;                                 /* whether calls are timed, or only whole steps */
-int64_t {name}_step_nanoseconds;                         /* how long the last step took */
-int64_t {name}_nanoseconds[{count}], {name}_calls[{count}]; /* for each call in the source, since they were cleared */
+int32_t {name}_is_timed;                                 /* whether to time calls, or only whole steps */
+int64_t {name}_step_nanoseconds;                         /* the duration of the last step */
+int64_t {name}_nanoseconds[{count}], {name}_calls[{count}]; /* per call in the source, since the last clear */
 
 enum {{ oi_first = __COUNTER__ + 1 }};
 static int64_t oi_began;

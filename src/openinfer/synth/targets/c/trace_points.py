@@ -16,7 +16,7 @@ def trace_code(name: str, reported: Iterable[Reported]) -> str:
     upper = name.upper()
     rows = "\n".join(f"    {_row(row)}" for row in reported)
     return f"""#ifdef {upper}_TRACE
-/* For each line that traces: node, result, extents, indices of loops, what it is, and its strides. */
+/* The trace points: node, result, rank, loop depth, name and dtype of the value, and its strides. */
 static const struct {{
     int32_t node, output, rank, depth;
     const char *variable, *dtype;

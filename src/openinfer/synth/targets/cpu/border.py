@@ -28,8 +28,8 @@ from openinfer.synth.passes.fuse.pointwise import expression, pointwise_form
 from openinfer.synth.program.refusal import Refusal
 from openinfer.synth.targets.cpu.window import conditions, is_window
 
-_NO_BORDER = Refusal("the producer is no border of one value around a tensor")
-_NO_WINDOWS = Refusal("the reader does not copy what windows see")
+_NO_BORDER = Refusal("the producer is not a constant border around a tensor")
+_NO_WINDOWS = Refusal("the reader does not copy windows")
 
 
 def border_rule(is_copied: Callable[[Contraction], bool]) -> FusionRule:

@@ -159,7 +159,7 @@ class ByteWindows:
         steps = [(extent, place.step(var)) for var, extent in lead]
         taps = () if tap is None else ((tap[1], place.step(tap[0])),)
         found = in_panels(place.first, tuple(steps), (), taps, GROUP * self.template.groups)
-        return replace(found, words="with rows of windows in whole groups of four")
+        return replace(found, words="with rows of windows padded to groups of four")
 
     @property
     def _weights(self) -> tuple[list[tuple[ScalarVar, int]], tuple[ScalarVar, int] | None]:

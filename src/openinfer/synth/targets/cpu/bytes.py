@@ -106,7 +106,7 @@ def _with_packed_rows(found: Grouped, product: Product) -> Grouped:
     outside = product.outside.used_by(place)
     lead = FusedAxis((*outside.vars, *product.rows.vars), (*outside.extents, *product.rows.extents))
     rows = in_panels(place.first, lead.steps(place), (), product.inner.steps(place), _stride(product.inner))
-    words = "in rows of whole groups" + ", with the first bit of each byte flipped" * found.tile.is_flipped
+    words = "in rows padded to groups of four" + ", with the top bit of each byte flipped" * found.tile.is_flipped
     packing = replace(rows, flip=found.tile.is_flipped, words=words)
     zero = Const(0, INDEX)
     where = (*lead.vars, zero, zero, flat(product.inner.vars, product.inner.extents))

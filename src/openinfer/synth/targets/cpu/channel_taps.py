@@ -103,7 +103,7 @@ class ChannelWindows:
         assert place is not None
         taps = tuple((extent, place.step(var)) for var, extent in zip(self.one.bound, self.one.reduced, strict=True))
         made = in_panels(place.first, (), taps, ((self.channels, place.step(self.channel)),), self.channels)
-        return replace(made, words="of all channels for each tap")
+        return replace(made, words="with the channels of each tap contiguous")
 
     def over(self, panels: Buffer, zeros: Buffer | None) -> tuple[Statement, ...]:
         """The loops, over packed weights and with memory for zeros."""

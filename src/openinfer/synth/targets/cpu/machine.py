@@ -106,7 +106,7 @@ def _given(said: T | None, preset: T) -> T:
 def no_target(arch: DeviceArch) -> GraphError:
     """The error for a device that has no target."""
     kind = f"devices of type {arch.device.type!r} with " + (f"the api {arch.api!r}" if arch.api else "no api")
-    message = f"there is no target for {arch.title!r}: nothing writes code for {kind}"
+    message = f"there is no target for {arch.title!r}: cannot write code for {kind}"
     advice = (
         'code is written in C for devices of type "cpu", in CUDA or GLSL for those of the api "cuda" or "vulkan", '
         'in VHDL for those of type "fpga" and the api "vhdl"'

@@ -39,8 +39,8 @@ def in_panels(
         inside,
     )
     words = f"in panels of {width} columns"
-    words += f", of which those {lanes} apart share a byte" if lanes else ""
-    words += f", {group} rows of a column side by side" if group > 1 else ""
+    words += f", columns {lanes} apart sharing a byte" if lanes else ""
+    words += f", {group} rows of a column contiguous" if group > 1 else ""
     return Packing(first, (*((one,) for one in outside), inner, columns), axes, words=words)
 
 

@@ -49,7 +49,7 @@ class CpuTile(Template):
         """The tile in words, as part of a kernel's text."""
         found = f"in tiles of {self.rows} x {self.columns} by {self.lanes}"
         found += ", transposed," if self.is_transposed else " of windows" if self.has_windows else ""
-        found += " of columns as they lie" if self.is_direct else ""
+        found += " of columns in place" if self.is_direct else ""
         return found if self.divided is None else f"{found} with {self.divided} divided"
 
     @property

@@ -57,6 +57,6 @@ def _weight_words(operand: StepOperand) -> str:
         case Weight(packing=packing) if packing is not None and packing.words:
             return f"weights {packing.words}"
         case Weight(part=part) if part == FOLDED:
-            return "computed from weights when this code was made"
+            return "precomputed from weights"
         case _:
             return ""

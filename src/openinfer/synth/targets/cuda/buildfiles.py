@@ -9,7 +9,7 @@ from openinfer.synth.targets.project import ProjectOptions
 
 SOURCES = ("src/device.c", "src/commands.c", "src/recorder.c", "src/moves.c", KERNELS_FILE)
 """The sources that every project has."""
-_MISSING = "there is no nvcc: install the CUDA toolkit (https://developer.nvidia.com/cuda-downloads)"
+_MISSING = "nvcc not found: install the CUDA toolkit (https://developer.nvidia.com/cuda-downloads)"
 
 
 def architecture_flag(name: str) -> str:

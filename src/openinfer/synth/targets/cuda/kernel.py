@@ -20,10 +20,10 @@ from openinfer.synth.targets.simt.machine import SimtMachine
 _HEAD = """#include <stdint.h>
 
 #ifdef __NVCC__
-#pragma nv_diag_suppress 39, 177, 550 /* names that nothing needs in the end */
+#pragma nv_diag_suppress 39, 177, 550 /* unused names */
 #endif
 
-/* What is written for one architecture. */
+/* Matrix units: code for sm_90a only. */
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 #define OI_MATRIX_UNITS
 #endif
@@ -33,12 +33,12 @@ _HEAD = """#include <stdint.h>
 #define OI_TILES(bytes) static __align__(1024) unsigned char oi_tiles[bytes]
 #endif
 
-/* Memory in words of 4 bytes: one, two or four of them at once. */
+/* Access memory by one, two or four words of 4 bytes at once. */
 template <typename T> static __device__ __forceinline__ uint32_t *oi_words(T *p) { return (uint32_t *)p; }
 template <typename T> static __device__ __forceinline__ uint2 *oi_pairs(T *p) { return (uint2 *)p; }
 template <typename T> static __device__ __forceinline__ uint4 *oi_quads(T *p) { return (uint4 *)p; }
 
-/* Memory that nothing writes: the access is on its way when this returns, whatever stands behind it. */
+/* Loads memory that nothing writes. The compiler must not delay the load, whatever follows it. */
 static __device__ __forceinline__ uint4 oi_ahead(const uint4 *p)
 {
 #ifdef __CUDA_ARCH__
@@ -51,7 +51,7 @@ static __device__ __forceinline__ uint4 oi_ahead(const uint4 *p)
 #endif
 }
 
-/* The next launch may begin, up to where it waits for this one. */
+/* Lets the next launch begin, up to where it waits for this one. */
 static __device__ __forceinline__ void oi_let_next_begin()
 {
 #if __CUDA_ARCH__ >= 900
@@ -59,7 +59,7 @@ static __device__ __forceinline__ void oi_let_next_begin()
 #endif
 }
 
-/* All launches before this one have ended, and what they have written is there. */
+/* Waits until all launches before this one have ended and their writes are visible. */
 static __device__ __forceinline__ void oi_ready()
 {
 #if __CUDA_ARCH__ >= 900
@@ -67,7 +67,7 @@ static __device__ __forceinline__ void oi_ready()
 #endif
 }
 
-/* The threads of a warp that belong together with this one, so many neighbours, as bits. */
+/* The mask of this thread's team: width neighbouring threads of a warp. */
 static __device__ __forceinline__ uint32_t oi_team(uint32_t width)
 {
     return ((1u << width) - 1u) << (threadIdx.x & (32u - width));

@@ -16,7 +16,7 @@ SUPPORT_FILE = "src/support.cuh"
 _CELL_WORDS = 12
 """Argument words of the kernel that works on cells, apart from two for each axis."""
 _FIXED = """
-/* Copies bytes, by words: the last one may share its word with others, which stay. */
+/* Copies bytes by words. In the last word, bytes that are not copied stay as they are. */
 extern "C" __global__ void {name}_copy(const uint32_t *from, uint32_t *to, const uint64_t bytes, const uint32_t *status,
     const uint32_t own)
 {{
@@ -38,7 +38,7 @@ static __device__ uint32_t oi_field(const uint32_t *p, uint64_t i, uint32_t bits
     return (p[i / each] >> (i % each * bits)) & ((1u << bits) - 1u);
 }}
 
-/* Threads that store to one word do so by atomics, each to the bits of its own element. */
+/* Threads that store to the same word use atomics, each for the bits of its own element. */
 static __device__ void oi_store(uint32_t *p, uint64_t i, uint32_t bits, uint32_t code)
 {{
     if (bits == 32u) {{
@@ -50,7 +50,7 @@ static __device__ void oi_store(uint32_t *p, uint64_t i, uint32_t bits, uint32_t
     atomicOr(&p[i / each], (code << shift) & mask);
 }}
 
-/* Numbers, two of them in each word. */
+/* Arguments: addresses, or 32-bit numbers, two to a word. */
 struct oi_cell_words {{
     uint64_t at[{words}];
 
@@ -59,8 +59,8 @@ struct oi_cell_words {{
     __device__ uint32_t *memory(uint32_t i) const {{ return (uint32_t *)at[i]; }}
 }};
 
-/* Cells of an array: read into a tensor (0), written from one (1), filled (2), or copied from another array (3). What
-   was there is kept, whatever has failed before: if it has, nothing else is done. */
+/* Accesses cells of an array: reads them into a tensor (0), writes them from one (1), fills them (2), or copies them
+   from another array (3). If an earlier launch has failed, it only saves their old contents. */
 extern "C" __global__ void {name}_cells(const oi_cell_words given)
 {{
     uint32_t *const value = given.memory(1), *const kept = given.memory(2), *const cells = given.memory(3);

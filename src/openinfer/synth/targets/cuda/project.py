@@ -14,9 +14,9 @@ from openinfer.synth.targets.gpu.project import DeviceApi, LaunchingProject
 from openinfer.synth.targets.project import ProjectOptions
 from openinfer.synth.targets.simt.machine import SimtMachine
 
-_KERNEL = """/* A kernel, and the threads of its groups. Arguments are one block of so many words, or each by itself.
-   Its groups share so many bytes that a launch asks for. It may begin while others run, and wait by itself: for those
-   that it needs (1), for the one before it (2), or only if it needs one (3). */
+_KERNEL = """/* A kernel: threads per group, words of arguments that form one block (0: one by one), bytes of shared
+   memory per group that are allocated at launch. If it may start early, it waits itself: for all launches that it
+   depends on (1), for the one before it (2), or only if it depends on a single one (3). */
 typedef struct {
     const void *function;
     int32_t threads, words, shared, early;

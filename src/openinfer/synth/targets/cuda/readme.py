@@ -19,11 +19,11 @@ make            # build/lib{name}.a
 make example    # runs a step on simple inputs
 {test}```
 
-This takes a C compiler and the CUDA toolkit (`nvcc`), and a driver of the GPU to run it.
+Building it takes a C compiler and the CUDA toolkit (`nvcc`), and running it a GPU and its driver.
 
 The interface is `include/{name}.h`; `src/{name}.c` has the control flow, `src/kernels.cu` the arithmetic,
-`src/device.c` and `src/commands.c` what is said to CUDA, and `plan.json` says where everything comes from. The
-code has no variables of its own and can be used from several threads, with a context for each. An instance works on the
-device that is the calling thread's when it is initialised (`cudaSetDevice`).
+`src/device.c` and `src/commands.c` the calls to CUDA, and `plan.json` says where everything comes from. The code has no
+global variables and can be used from several threads, with a context for each. An instance uses the device that is
+current in the calling thread when it is initialised (`cudaSetDevice`).
 
 {about_memory(project)}"""

@@ -117,7 +117,7 @@ def product_function(dtype: DType, width: int) -> SupportFunction:
     element = f"oi_from_{dtype.name}" if dtype.is_small_float else "int32_t"
     sums = ", ".join(f'"+{letter}"(sums[{number}])' for number in range(count))
     name = f"oi_product_{dtype.name}_{width}"
-    text = f"""/* Adds products along rows of two tiles to sums of 128 threads: 64 rows of one, {width} of the other. */
+    text = f"""/* Adds products of 64 rows of one tile and {width} rows of another to the sums of 128 threads. */
 static __device__ __forceinline__ void {name}({kind} (&sums)[{count}], const {stored} *rows, const {stored} *columns)
 {{
 #ifdef OI_MATRIX_UNITS

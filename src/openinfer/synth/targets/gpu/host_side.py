@@ -31,7 +31,7 @@ def _plumbing(placed: Placed, printers: SourcePrinters, name: str) -> str:
     statuses = ", ".join(str(numbers.index(row.mistake.status)) for row in placed.failures.rows)
     upper = name.upper()
     shown = "".join(f"    {line}\n" for line in _shown(placed, printers))
-    return f"""/* Whether something that was launched has failed; negative numbers are no failures. */
+    return f"""/* Records a failure, unless its number is negative, and returns whether it is one. */
 static int has_failed({name}_context *c, int32_t failure)
 {{
     static const int32_t statuses[] = {{ {statuses} }};
@@ -41,22 +41,22 @@ static int has_failed({name}_context *c, int32_t failure)
     return 1;
 }}
 
-/* Waits for all that was launched; whether something of that has failed. */
+/* Waits for all launches and returns whether one has failed. */
 static int settle({name}_context *c) {{ return has_failed(c, oi_settle(c->device)); }}
 
-/* The same, and what is in memory of the device can be seen in its mirror. */
+/* Updates the mirror of device memory and returns whether a launch has failed. */
 __attribute__((unused)) static int look({name}_context *c, const void *at, size_t bytes)
 {{
     return has_failed(c, oi_look(c->device, at, bytes));
 }}
 
-/* Waits for the end of a step, and for its outputs. */
+/* Waits for the end of a step and for its outputs, and returns whether a launch has failed. */
 static int ended({name}_context *c)
 {{
 {shown}    return has_failed(c, oi_finish(c->device));
 }}
 
-/* Records what went wrong, unless something that was launched before has failed. */
+/* Records a failure, unless an earlier launch has failed. */
 static int fail({name}_context *c, {name}_status status, int32_t failure)
 {{
     if (settle(c)) return 1;

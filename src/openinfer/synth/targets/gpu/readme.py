@@ -19,7 +19,7 @@ def about_memory(project: EmittedProject) -> str:
 | weights (`{upper}_WEIGHT_BYTES`) | {bytes_text(placed.weights.size)} |
 | saved state | {saved} |
 
-`{name}_memory` gives memory for the arena and the state. Call `{name}_free` in the end, then `{name}_release`.
+`{name}_memory` allocates the arena and the state. When done, call `{name}_free`, then `{name}_release`.
 
 ## Inputs
 

@@ -61,15 +61,15 @@ class _Words:
 
 _FEATURES = {
     Feature.F64: _Words("fp64", "computes in f64", "no f64"),
-    Feature.F16: _Words("fp16", "computes in f16", "no arithmetic on f16"),
+    Feature.F16: _Words("fp16", "computes in f16", "no f16 arithmetic"),
     Feature.I64: _Words("int64", "computes with 64-bit integers", "no 64-bit integers"),
     Feature.I16: _Words("int16", "computes with 16-bit integers", "no 16-bit integers"),
     Feature.I8: _Words("int8", "computes with 8-bit integers", "no 8-bit integers"),
-    Feature.STORE8: _Words("storage_8bit", "reads or writes elements of 8 bits", "no storage of 8 bits"),
-    Feature.STORE16: _Words("storage_16bit", "reads or writes elements of 16 bits", "no storage of 16 bits"),
-    Feature.ADDRESSES: _Words("buffer_addresses", "reaches memory by addresses", "no addresses of buffers"),
-    Feature.SUBGROUPS: _Words("subgroup_ops", "combines values of a subgroup", "no operations on subgroups"),
-    Feature.SHUFFLE: _Words("subgroup_shuffle", "shuffles values of a subgroup", "no shuffles", "subgroup_ops"),
+    Feature.STORE8: _Words("storage_8bit", "reads or writes 8-bit elements", "no 8-bit storage"),
+    Feature.STORE16: _Words("storage_16bit", "reads or writes 16-bit elements", "no 16-bit storage"),
+    Feature.ADDRESSES: _Words("buffer_addresses", "accesses memory by address", "no buffer addresses"),
+    Feature.SUBGROUPS: _Words("subgroup_ops", "combines values of a subgroup", "no subgroup operations"),
+    Feature.SHUFFLE: _Words("subgroup_shuffle", "shuffles subgroup values", "no subgroup shuffles", "subgroup_ops"),
 }
 
 
@@ -133,7 +133,7 @@ def required(graph: Graph, arch: DeviceArch, kernels: Iterable[tuple[Sequence[in
     return Needs({feature: tuple(sorted(own)) for feature, own in users.items()}, assumed)
 
 
-_ADVICE = "choose another dtype or op there; or correct the device file, where a key left out means: ask the driver"
+_ADVICE = "choose another dtype or op there, or correct the device file: a key that it omits is left to the driver"
 
 
 def _subject(nodes: Iterable[int], graph: Mapping[int, Node]) -> str:

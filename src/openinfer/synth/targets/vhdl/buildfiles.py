@@ -29,7 +29,7 @@ def makefile(name: str, rtl: Sequence[str], machine: FpgaMachine, shape: MemoryS
 """
         if place
         else """pnr: synth
-	@echo "the device file names no program that places and routes (fpga.place)" && false
+	@echo "the device file has no place-and-route command (fpga.place)" && false
 """
     )
     sim = f"""sim: build/{name}.cf build/sim
@@ -85,8 +85,8 @@ def _clocks(clocks: Clocks) -> str:
     if clocks.exact is not None:
         return f"{clocks.exact:,} clocks"
     if clocks.most is None:
-        return f"{clocks.least:,} clocks or more, as data decides"
-    return f"{clocks.least:,} to {clocks.most:,} clocks, as data decides"
+        return f"at least {clocks.least:,} clocks, depending on the data"
+    return f"{clocks.least:,} to {clocks.most:,} clocks, depending on the data"
 
 
 def _lanes(places: CircuitMap) -> str:
@@ -95,7 +95,7 @@ def _lanes(places: CircuitMap) -> str:
         return ""
     multiply = "lanes multiply and add" if lanes.count > 1 else "lane multiplies and adds"
     words = counted(lanes.words, "word")
-    return f"\n{lanes.count} {multiply}, with {words} of weights in a memory of their own."
+    return f"\n{lanes.count} {multiply}, with {words} of weights in a separate memory."
 
 
 def _kept(name: str, places: CircuitMap) -> str:
@@ -104,16 +104,16 @@ def _kept(name: str, places: CircuitMap) -> str:
     if not shape.has_enable:
         return ", which the configuration holds"
     which = [*["these"] * shape.rom_is_outside, *["those of the lanes"] * shape.lanes_are_outside]
-    return f""". The device has no room for all weights:
-{" and ".join(which)} are outside, in a memory that `weights/{name}.hex` is the contents of (words of 32 bits, a line
-each, from address 0 on). The circuit asks for a word with `mem_valid` and `mem_addr`, an address in bytes, and holds
-both until `mem_ready` is 1 for one clock, with `mem_rdata`. While it waits it stands still; clocks of that are not in
-the numbers below"""
+    return f""". Not all weights fit in the device:
+{" and ".join(which)} are in external memory, with the contents of `weights/{name}.hex` (32-bit words, one per line,
+from address 0). The circuit requests a word with `mem_valid` and `mem_addr`, an address in bytes, and holds both until
+`mem_ready` is 1 for one clock, with `mem_rdata`. It stalls while it waits; the numbers below do not include stalled
+clocks"""
 
 
 def readme(name: str, device: str, places: CircuitMap, sequencer: Sequencer, *, has_sim: bool) -> str:
     """The README: what the project contains, and how to use it."""
-    kept = ", and as much again for a step that fails" if places.keeps_state else ""
+    kept = ", and as much again to roll back a step that fails" if places.keeps_state else ""
     sim = "| `make sim` | simulates steps, through the driver, and compares results | ghdl, a C compiler |\n"
     return f"""# {name}, as a circuit
 
@@ -121,7 +121,7 @@ Made by OpenInfer for the device {device}. VHDL-2008 with `numeric_std` alone; t
 
 | what | where |
 |---|---|
-| circuit | `rtl/`, in the order that the Makefile names them |
+| circuit | `rtl/`, in the order of the Makefile |
 | test bench | `tb/`: transfers on the bus, by commands from the standard input |
 | the circuit behind other buses | `rtl/{name}_spi.vhd`, `rtl/{name}_wishbone.vhd`, `rtl/{name}_axi4lite.vhd` |
 | driver in C | `include/{name}.h`, `include/{name}_bus.h`, `driver/{name}.c` |
@@ -134,15 +134,16 @@ Made by OpenInfer for the device {device}. VHDL-2008 with `numeric_std` alone; t
 | `make pnr` | places and routes it | what the device file names |
 | `make driver` | compiles the driver | a C compiler |
 
-**Memory.** {counted(places.ram_bytes, "byte")} that change: the state, {counted(places.state_bytes, "byte")}{kept}; the
-arena, {counted(places.arena_bytes, "byte")}. Words have {counted(places.shape.ram_bytes, "byte")}. Weights have
+**Memory.** {counted(places.ram_bytes, "byte")} of read-write memory: the state,
+{counted(places.state_bytes, "byte")}{kept}; the arena, {counted(places.arena_bytes, "byte")}.
+Words have {counted(places.shape.ram_bytes, "byte")}. Weights have
 {counted(places.rom_bytes, "byte")}{_kept(name, places)}.
 
 **Circuit.** A sequencer of {counted(len(sequencer.code.machine.states), "state")}, and
 {counted(len(sequencer.units), "kernel")}. A step that does not fail takes {_clocks(sequencer.clocks)}; `plan.json` has
-those of each kernel.{_lanes(places)}
+the clocks of each kernel.{_lanes(places)}
 
-**Bus.** Eight bits, valid and ready; `rtl/oi_bus.vhd` has the registers. The driver works with two functions of yours
-that write and read a register: give them to `{name}_attach`, then call `{name}_init` and `{name}_step`
-as on any device. Nothing is in the circuit's memory when it is switched on: `{name}_init` puts the initial state there.
+**Bus.** Eight data bits, valid and ready; `rtl/oi_bus.vhd` documents the registers. The driver needs two functions
+that write and read a register: pass them to `{name}_attach`, then call `{name}_init` and `{name}_step`
+as on any device. The circuit's memory is undefined at power-on: `{name}_init` writes the initial state.
 """

@@ -42,10 +42,10 @@ extern "C" {{
 #endif
 
 {body}
-/* Instances that are initialised from now on are circuits behind this bus, which is copied. */
+/* Sets the bus of the instances initialised from now on; the struct is copied. */
 void {name}_attach(const {name}_bus *bus);
 
-/* The clocks that the last step of an instance has taken, by the circuit's own count. */
+/* The clocks that the last step of an instance took, counted by the circuit. */
 uint32_t {name}_cycles(const void *device);
 
 #ifdef __cplusplus
@@ -119,7 +119,7 @@ uint32_t {name}_cycles(const void *device)
     return (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24;
 }}
 
-/* For programs that look into a state: the mirror is what the circuit has; the circuit has what the mirror is. */
+/* For programs that inspect a state: `look` copies from the circuit to the mirror, `upload` the other way. */
 int32_t {name}_oi_look(void *device, const void *at, size_t bytes);
 void {name}_oi_upload(void *device, const void *at, size_t bytes);
 int32_t {name}_oi_settle(void *device);
@@ -149,7 +149,7 @@ void {name}_oi_close(void *device)
     free(device);
 }}
 
-/* An output of a step; one whose sizes have no values has no elements. */
+/* Fetches an output of a step, unless its sizes have no values. */
 __attribute__((unused)) static void oi_show(void *device, const void *at, size_t bytes, size_t most)
 {{
     if (bytes <= most) {name}_oi_look(device, at, bytes);
@@ -168,7 +168,7 @@ __attribute__((unused)) static void oi_show(void *device, const void *at, size_t
         statuses = ", ".join(str(numbers.index(row.mistake.status)) for row in self._placed.failures.rows)
         shown = "".join(f"    {line}\n" for line in self._shown())
         put = f"    {name}_oi_upload(c->device, c->state, {self._upper}_STATE_BYTES);\n" * self._placed.has_state
-        return f"""/* Whether something has failed in the circuit, or with it; negative numbers are no failures. */
+        return f"""/* Records a failure of the circuit or its bus. Returns 0 if there is none: `failure` is negative. */
 static int has_failed({name}_context *c, int32_t failure)
 {{
     static const int32_t statuses[] = {{ {statuses} }};
@@ -178,19 +178,19 @@ static int has_failed({name}_context *c, int32_t failure)
     return 1;
 }}
 
-/* The circuit has the state that the mirror is. */
+/* Uploads the mirrored state to the circuit. */
 __attribute__((unused)) static int settle({name}_context *c)
 {{
 {put}    return has_failed(c, {name}_oi_settle(c->device));
 }}
 
-/* What is in the circuit can be seen in the mirror. */
+/* Copies a range of the circuit's memory to the mirror. */
 __attribute__((unused)) static int look({name}_context *c, const void *at, size_t bytes)
 {{
     return has_failed(c, {name}_oi_look(c->device, at, bytes));
 }}
 
-/* The outputs of a step, the values of sizes and the extents of tables are here. */
+/* Fetches the outputs of a step, the values of sizes and the extents of tables. */
 static int ended({name}_context *c)
 {{
 {shown}    return has_failed(c, {name}_oi_settle(c->device));
@@ -247,7 +247,7 @@ static int fail({name}_context *c, {name}_status status, int32_t failure)
             f"    oi_send(c->device, {places.sizes_at + 8 * at}, &c->{fields[size]}, 8);\n"
             for at, size in enumerate(places.sizes)
         )
-        return f"""/* Runs a step in the circuit. If it fails there, the circuit takes back what it has changed. */
+        return f"""/* Runs a step in the circuit, which rolls back a step that fails. */
 static int {self.printers.blocks.functions.name("entry")}({name}_context *c)
 {{
     int32_t failure;

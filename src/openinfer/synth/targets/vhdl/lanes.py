@@ -336,8 +336,8 @@ def lanes_text(name: str, lanes: LaneShape, words: tuple[int, ...], *, are_outsi
 """
     )
     chosen = "" if are_outside else f"  word <= to_integer(addr) when addr < {depth} else 0;\n"
-    where = " outside" * are_outside
-    return f"""-- {lanes.count} lanes, which multiply and add once a clock; {len(words)} words of weights{where}.
+    where = " in external memory" * are_outside
+    return f"""-- {lanes.count} lanes, each a multiply-accumulate per clock; {len(words)} words of weights{where}.
 {HEAD}
 entity {name}_lanes is
   port (
@@ -363,7 +363,7 @@ begin
     if rising_edge(clk) then
       row <= {"word" if are_outside else "words(word)"};
       weights <= row;
-      -- Sums are kept, and given one after the other, while the lanes compute the next ones.
+      -- Finished sums are shifted out one by one while the lanes compute the next ones.
       if keep = '1' then
         kept <= sums;
       elsif next_sum = '1' then

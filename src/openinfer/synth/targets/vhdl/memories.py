@@ -21,7 +21,7 @@ def ram_text(name: str, nbytes: int, shape: MemoryShape) -> str:
     chosen = "" if shape.has_write_port else f"\n  signal place_of : unsigned({bits - 1} downto 0);"
     lane = f"unsigned(waddr({low - 1} downto 0))" if low else 'unsigned\'("0")'
     kept = f"addr({low - 1} downto 0)" if low else '"0"'
-    return f"""-- All that changes: the state, the arena, the values of dynamic sizes. {nbytes} bytes in {width} lanes.
+    return f"""-- Read-write memory: the state, the arena, dynamic sizes. {nbytes} bytes in {width} byte lanes.
 {HEAD}
 entity {name}_ram is
   port (
@@ -43,7 +43,7 @@ architecture rtl of {name}_ram is
   signal given, found : bytes_t;{chosen}
   signal place : unsigned({max(low, 1) - 1} downto 0) := (others => '0');
 begin
-  -- What is asked for in vain is answered with anything.
+  -- Addresses past the end read an arbitrary word.
 {_words(depth, bits, low, has_write_port=shape.has_write_port)}
 
   process (waddr, write, size, wdata)
@@ -63,7 +63,7 @@ begin
       writes(l) <= oi_bit(write = '1' and l >= first and l < last);
     end loop;
     for l in 0 to {width - 1} loop
-      -- A lane is given the byte that belongs there, whatever is aligned so.
+      -- Data is replicated across the lanes: an aligned access of any size finds its byte.
       given(l) <= wdata(7 downto 0);
       if {width} > 1 and size = "01" then
         given(l) <= wdata(8 * (l mod {min(2, width)}) + 7 downto 8 * (l mod {min(2, width)}));

@@ -104,7 +104,7 @@ def weights_text(name: str, places: CircuitMap, blob: bytes) -> str:
         ]
     missing = " or ".join(f"{one.name}_missing" for one in readers)
     parts = [
-        "-- The weights, which are outside. A circuit goes on if the words are here that it asks for in this clock.",
+        "-- Weights in external memory. The circuit is enabled once the words it requests in this clock have arrived.",
         entity(f"{name}_weights", [*ports, *MEMORY_PORTS, ("enable", "out", "std_logic")]),
         f"architecture rtl of {name}_weights is",
         *(line for one in readers for line in _signals(one)),

@@ -7,7 +7,7 @@ from openinfer.ir.text import node_head
 from openinfer.synth.memory.placed import Placed
 from openinfer.synth.program.ir import KernelStep
 
-_ADVICE = "quantize the graph (openinfer quantize), and compute in integers there; floats can only be moved"
+_ADVICE = "quantize the graph (openinfer quantize), so that it computes in integers; a circuit can only move floats"
 
 MOST_BYTES = 2**31 - 1
 """The largest size of a circuit's memory."""
@@ -34,8 +34,8 @@ def _has_floats(bound: BoundGraph, node: Node) -> bool:
 
 def too_large(nbytes: int) -> GraphError:
     """The error of a memory beyond 31-bit addresses, the widest that VHDL constants allow."""
-    message = f"a memory of a circuit has at most {MOST_BYTES:,} bytes, and one would have {nbytes:,}"
-    return GraphError(Diagnostic(Code.NOT_SYNTHESIZED, message, None, "smaller sizes and bounds make it smaller"))
+    message = f"a circuit's memory has at most {MOST_BYTES:,} bytes, and this one needs {nbytes:,}"
+    return GraphError(Diagnostic(Code.NOT_SYNTHESIZED, message, None, "reduce the sizes and bounds"))
 
 
 def no_room(placed: Placed, nbytes: int, lanes: int) -> GraphError:
@@ -49,9 +49,9 @@ def no_room(placed: Placed, nbytes: int, lanes: int) -> GraphError:
     span = None if variable is None or variable.decl is None else variable.decl.span
     twice = ", the state twice because steps can fail" if placed.can_tear else ""
     message = (
-        f"what changes takes {nbytes:,} bytes{twice}, in {lanes} memories of bytes, and the device has no blocks for "
-        f"them; "
+        f"the state and the arena take {nbytes:,} bytes{twice}, in {lanes} byte-wide memories, "
+        f"and the device has no blocks for them; "
         f"{name!r} is the largest {where}: {own:,} bytes"
     )
-    advice = "smaller sizes and bounds make it smaller; or take a device with more memory (fpga.blocks)"
+    advice = "reduce the sizes and bounds, or choose a device with more memory (fpga.blocks)"
     return GraphError(Diagnostic(Code.NOT_SYNTHESIZED, message, span, advice))

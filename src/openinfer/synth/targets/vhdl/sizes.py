@@ -126,8 +126,10 @@ class SizeCode:
         """The size for which an extent has the found value, if there is one up to a bound; else -1."""
         line = linear(expr_of(one.extent), one.size)
         if line is None or line[0] <= 0:
-            message = f"the size {one.size!r} is to be found from '{one.extent!r}'"
-            raise GraphError(Diagnostic(Code.NOT_SYNTHESIZED, message, None, "let a dimension be the size itself"))
+            message = f"the size {one.size!r} cannot be computed from the dimension '{one.extent!r}'"
+            raise GraphError(
+                Diagnostic(Code.NOT_SYNTHESIZED, message, None, "declare an input with the size itself as a dimension")
+            )
         slope, first = line
         over = slope.denominator * first.denominator
         rest = self._code.let(found * over - int(first * over))

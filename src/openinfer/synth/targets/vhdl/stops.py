@@ -32,7 +32,7 @@ class StopPrinter:
         body = "\n".join([*bad, *lines, "    switch (stop) {", *cases, "    default: break;", "    }"])
         return f"""{trace_code(name, self._traces.reported)}
 #ifdef {name.upper()}_TRACE
-{self._weights()}/* The circuit has stopped: what nodes have written is told. */
+{self._weights()}/* The circuit has stopped: reports what nodes have written. */
 static void oi_stopped({name}_context *c, uint32_t stop)
 {{
     oi_circuit *const d = c->device;

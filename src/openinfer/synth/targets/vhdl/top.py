@@ -65,7 +65,7 @@ def sequencer_text(sequencer: Sequencer) -> str:
     silent = ["stopped <= '0';", "trace_stop <= (others => '0');", "trace_number <= (others => '0');"]
     defaults = [*starts, *silent, *request_defaults(has_rom=True)]
     machine.variables["told"] = f"natural range 0 to {max(map(len, machine.holds.values()), default=0)} := 0"
-    head = "-- Runs the steps of the program, one after the other. Made for traces, it stops after nodes.\n"
+    head = "-- Runs the steps of the program in sequence. Built with traces, it stops after nodes.\n"
     resets = ["busy <= '0';", "failed <= '0';", "failure <= (others => '0');", "stopped <= '0';", "told := 0;"]
     has_enable = sequencer.places.shape.has_enable
     body = machine_text(name, [], machine, defaults, resets, has_enable=has_enable)
@@ -80,7 +80,7 @@ def product_bits(units: Sequence[KernelUnit]) -> tuple[int, int]:
 
 def product_text(name: str, one: int, other: int) -> str:
     """The shared multiplier, as adders in logic."""
-    return f"""-- The product of two numbers, in the clock after they are given: one for all kernels.
+    return f"""-- A multiplier with a latency of one clock, shared by all kernels.
 {HEAD}
 entity {name}_product is
   port (
@@ -164,7 +164,7 @@ def top_text(sequencer: Sequencer) -> str:
             f"  signal lanes_word : std_logic_vector({shape.lanes.count * shape.lanes.weight_bits - 1} downto 0);"
         )
     parts = [
-        "-- The whole circuit. Whoever asks for memory says so; all others say nothing, which is zero.",
+        "-- The whole circuit. Memory requests are combined by OR: a unit that requests nothing drives zeros.",
         entity(name, ports, TRACES),
         f"architecture rtl of {name} is",
         *signals,

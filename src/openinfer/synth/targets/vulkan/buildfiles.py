@@ -27,7 +27,7 @@ def makefile(name: str, options: ProjectOptions, shaders: Mapping[str, str], *, 
     compiled = "".join(_shader_rule(path, own) for path, own in shaders.items())
     headers = " ".join(f"build/{own}.h" for own in shaders.values())
     assembly = "build/%.o: src/%.S src/weights.bin\n\t$(CC) $(ALL_CFLAGS) -c -o $@ $<\n\n"
-    missing = "there is no $(firstword $(GLSLANG)): apt-get install glslang-tools"
+    missing = "$(firstword $(GLSLANG)) not found: apt-get install glslang-tools"
     text = f"""# Made by OpenInfer: {", ".join(["make", *(f"make {program}" for program in programs)])}.
 CC ?= cc
 GLSLANG ?= {COMPILE}
@@ -100,10 +100,10 @@ find_package(Vulkan REQUIRED)
 find_package(Threads REQUIRED)
 find_program(GLSLANG {COMPILE})
 if(NOT GLSLANG)
-  message(FATAL_ERROR "there is no {COMPILE}: apt-get install glslang-tools")
+  message(FATAL_ERROR "{COMPILE} not found: apt-get install glslang-tools")
 endif()
 
-# Shaders, and what each is called in the program.
+# Shaders, and the name of each in the program.
 set(shaders
 {pairs})
 set(headers)

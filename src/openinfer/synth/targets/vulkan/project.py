@@ -17,7 +17,7 @@ _KERNEL = """/* A compute shader in SPIR-V. */
 typedef struct {
     const uint32_t *words;
     size_t bytes;
-    bool counts; /* its groups wait for others by themselves, and are counted when they end */
+    bool counts; /* its groups wait for earlier launches themselves, and are counted when they end */
 } oi_kernel;
 """
 VULKAN = DeviceApi("openinfer.synth.targets.vulkan", _KERNEL, taken=("shaders", "vulkan"))

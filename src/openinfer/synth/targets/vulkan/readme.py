@@ -20,12 +20,12 @@ make            # build/lib{name}.a
 make example    # runs a step on simple inputs
 {test}```
 
-This takes a C compiler, `glslangValidator` and the Vulkan loader (on Debian `apt-get install gcc make glslang-tools
-libvulkan-dev`), and a driver to run it (`mesa-vulkan-drivers` has one for every machine). Shaders become part of the
-program.
+Building it takes a C compiler, `glslangValidator` and the Vulkan loader (on Debian `apt-get install gcc make
+glslang-tools libvulkan-dev`), and running it a driver (`mesa-vulkan-drivers` has one for every machine). Shaders are
+embedded in the program.
 
-The interface is `include/{name}.h`; `src/{name}.c` has the control flow, `shaders/` the arithmetic, `src/device.c` what
-is said to Vulkan, and `plan.json` says where everything comes from. The code has no variables of its own and can be
-used from several threads, with a context for each.
+The interface is `include/{name}.h`; `src/{name}.c` has the control flow, `shaders/` the arithmetic, `src/device.c` and
+`src/commands.c` the calls to Vulkan, and `plan.json` says where everything comes from. The code has no global variables
+and can be used from several threads, with a context for each.
 
 {about_memory(project)}"""

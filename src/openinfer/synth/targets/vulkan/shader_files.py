@@ -24,20 +24,20 @@ uvec2 oi_given(uint i)
 """
 _AWAIT = """
 #ifdef OI_COUNTED
-/* Where the status is, and the number of this launch, beside how many groups of others it waits for: its lower 31 bits.
-   With the last one, its own groups are counted. */
+/* The address of the status; and in x the number of this launch, in the lower 31 bits of y how many groups of others it
+   waits for, and in the highest bit whether its own groups are counted. */
 uvec2 oi_status, oi_own;
 
 #define OI_ALL_MEMORY (gl_StorageSemanticsBuffer | gl_StorageSemanticsShared)
 
-/* The threads of a group meet, and see what the others have written, wherever that is. */
+/* A barrier for the threads of a group: all of them see each other's writes to any memory. */
 void oi_meet()
 {
     controlBarrier(gl_ScopeWorkgroup, gl_ScopeWorkgroup, OI_ALL_MEMORY,
             gl_SemanticsAcquireRelease | gl_SemanticsMakeAvailable | gl_SemanticsMakeVisible);
 }
 
-/* Waits until as many groups have ended as launches before this one have, and sees what they have written. */
+/* Waits until all groups that this launch waits for have ended, and sees their writes. */
 void oi_await()
 {
     const uint count = oi_own.y & 0x7fffffffu;
@@ -50,7 +50,7 @@ void oi_await()
     oi_meet();
 }
 
-/* This group has ended: whoever waits for it sees what it has written. */
+/* Counts this group as ended: launches that wait for it see its writes. */
 void oi_ended()
 {
     if ((oi_own.y & 0x80000000u) == 0u) return;
@@ -63,7 +63,7 @@ void oi_ended()
 #endif
 """
 _COPY = """
-/* Copies bytes, by words: the last one may share its word with others, which stay. */
+/* Copies bytes by words. In the last word, bytes that are not copied stay as they are. */
 void main()
 {
     oi_words from = oi_words(oi_given(0)), to = oi_words(oi_given(1)), status = oi_words(oi_given(3));
@@ -85,7 +85,7 @@ uint oi_field(oi_words p, uint i, uint bits)
     return (p.v[i / each] >> (i % each * bits)) & ((1u << bits) - 1u);
 }
 
-/* Threads that store to one word do so by atomics, each to the bits of its own element. */
+/* Threads that store to the same word use atomics, each for the bits of its own element. */
 void oi_store(oi_words p, uint i, uint bits, uint code)
 {
     if (bits == 32u) {
@@ -97,8 +97,8 @@ void oi_store(oi_words p, uint i, uint bits, uint code)
     atomicOr(p.v[i / each], (code << shift) & mask);
 }
 
-/* Cells of an array: read into a tensor (0), written from one (1), filled (2), or copied from another array (3). What
-   was there is kept, whatever has failed before: if it has, nothing else is done. */
+/* Accesses cells of an array: reads them into a tensor (0), writes them from one (1), fills them (2), or copies them
+   from another array (3). If an earlier launch has failed, it only saves their old contents. */
 void main()
 {
     oi_words value = oi_words(oi_given(1)), kept = oi_words(oi_given(2)), cells = oi_words(oi_given(3));

@@ -1,5 +1,5 @@
 //: oi_index_add
-/* Sums and products of indices; one that does not fit 64 bits makes *bad 1, unless something was wrong before. */
+/* Index arithmetic. An overflow of 64 bits sets *bad to 1, unless it is already set. */
 static inline int64_t oi_index_add(int64_t a, int64_t b, int *bad)
 {
     int64_t r;
@@ -24,7 +24,7 @@ static inline int64_t oi_index_mul(int64_t a, int64_t b, int *bad)
 }
 
 //: oi_index_div
-/* Quotients round down, and remainders have the sign of the divisor; a division by zero makes *bad 2. */
+/* Quotients round down, and remainders have the sign of the divisor. A division by zero sets *bad to 2. */
 static inline int64_t oi_index_div(int64_t a, int64_t b, int *bad)
 {
     if (b == 0 || (b == -1 && a == INT64_MIN)) {
@@ -54,7 +54,7 @@ static inline int64_t oi_index_u64(uint64_t a, int *bad)
 }
 
 //: oi_size_of
-/* The size with slope * size == rest, if there is one up to a bound; else -1. */
+/* The size from 0 to bound with slope * size == rest; -1 if there is none. */
 static inline int64_t oi_size_of(int64_t rest, int64_t slope, int64_t bound)
 {
     if (slope == 0) return rest == 0 ? 0 : -1;

@@ -1,5 +1,5 @@
 //: OI_APART
-/* Compiled by itself, once, whatever its callers know: code stays small, and warnings do not depend on them. */
+/* Never inlined or cloned: code stays small, and warnings do not depend on the callers. */
 #if defined(__clang__)
 #define OI_APART static __attribute__((noinline, unused))
 #elif defined(__GNUC__)
@@ -14,8 +14,8 @@
 #endif
 
 //: oi_element
-/* Elements of fewer than 8 bits share bytes, the first in the lowest bits; elements of 8 bits and more are copied as
-   bytes. Where only one side is packed, the other has a byte for each element. */
+/* Elements of fewer than 8 bits are packed, the first in the lowest bits; wider ones are copied as bytes. If only one
+   side is packed, the other has one byte per element. */
 static inline unsigned oi_get(const unsigned char *p, int bits, int64_t i)
 {
     if (bits >= 8) return p[i];
@@ -59,8 +59,8 @@ static inline void oi_fill(unsigned char *to, int bits, int64_t at, int64_t coun
 }
 
 //: oi_undo
-/* What a step has changed: the bytes that were there before, each with their place behind them, one after the other.
-   When there is no room for more, the step cannot be taken back. */
+/* The undo log of a step, a stack: each entry is the overwritten bytes, followed by an oi_kept record. Once the log is
+   full, the step cannot be rolled back. */
 typedef struct {
     unsigned char *memory;
     size_t room, used;
@@ -85,7 +85,7 @@ static inline void oi_keep(oi_undo *undo, void *at, size_t bytes)
     memcpy(undo->memory + undo->used - 16, &kept, sizeof kept);
 }
 
-/* The last record, taken off. */
+/* Pops the last record. */
 static inline oi_kept oi_last_kept(oi_undo *undo)
 {
     oi_kept kept;
@@ -94,9 +94,9 @@ static inline oi_kept oi_last_kept(oi_undo *undo)
     return kept;
 }
 
-//: oi_take_back OI_APART oi_undo
-/* Puts everything back as it was, the last change first. */
-OI_APART void oi_take_back(oi_undo *undo)
+//: oi_roll_back OI_APART oi_undo
+/* Rolls the step back, the last change first. */
+OI_APART void oi_roll_back(oi_undo *undo)
 {
     while (undo->used > 0) {
         const oi_kept kept = oi_last_kept(undo);
@@ -105,7 +105,7 @@ OI_APART void oi_take_back(oi_undo *undo)
 }
 
 //: oi_pick
-/* An index of an access: one, a slice with or without its ends, or how far a matrix has grown. */
+/* An index of an access: a position, a slice with or without its ends, or the growth of a matrix. */
 typedef enum { OI_ONE, OI_SLICE, OI_FROM, OI_UPTO, OI_ALL, OI_GROWN } oi_kind;
 typedef struct {
     oi_kind kind;
@@ -120,12 +120,12 @@ static inline oi_pick oi_all(void) { return (oi_pick){ OI_ALL, 0, 0 }; }
 static inline oi_pick oi_grown(int64_t a) { return (oi_pick){ OI_GROWN, a, 0 }; }
 
 //: oi_part OI_AXES oi_pick
-/* What an access names: where it begins along each axis, and how many cells it has there. */
+/* The cells of an access: the first index and the number of cells along each axis. */
 typedef struct {
     int64_t first[OI_AXES], count[OI_AXES];
 } oi_part;
 
-/* The cells of one index; the ends of a slice that are below zero count from the extent. Returns its end, or -1. */
+/* Resolves an index along an axis; negative ends of a slice count from the extent. Returns the end; -1 if invalid. */
 static inline int64_t oi_chosen(oi_pick pick, int64_t extent, int64_t start, oi_part *part, int axis)
 {
     int64_t a = pick.kind == OI_SLICE || pick.kind == OI_FROM ? pick.a : 0;
@@ -143,8 +143,8 @@ static inline int64_t oi_chosen(oi_pick pick, int64_t extent, int64_t start, oi_
 }
 
 //: oi_walk OI_APART oi_part oi_element oi_undo
-/* Goes over the cells of a part, row by row: reads them into a tensor, writes them from one, fills them, or copies them
-   from another array of the same shape. Cells for which there is no memory read as the initial element. */
+/* Visits the cells of a slice, row by row: reads them into a tensor, writes them from one, fills them, or copies them
+   from another array of the same shape. Cells without memory read as the initial element. */
 typedef enum { OI_READ, OI_WRITE, OI_FILL, OI_COPY } oi_action;
 typedef struct {
     oi_action action;
@@ -155,7 +155,7 @@ typedef struct {
     const int64_t *shape;
     unsigned char *cells;
     unsigned char *value;
-    oi_undo *undo; /* NULL where nothing is rolled back */
+    oi_undo *undo; /* NULL: no rollback */
 } oi_walk;
 
 static inline void oi_rows(const oi_walk *w, int64_t cell, int64_t count, int64_t *at)
@@ -206,7 +206,7 @@ OI_APART void oi_over(const oi_walk *w, const oi_part *part)
 }
 
 //: oi_inside OI_APART oi_part
-/* The part of a tensor that indices name; false where one is outside. */
+/* Resolves the indices of a tensor to a slice; false if one is out of bounds. */
 OI_APART bool oi_inside(const oi_pick *pick, const int64_t *shape, int axes, oi_part *part)
 {
     for (int axis = 0; axis < axes; ++axis) {
@@ -217,7 +217,7 @@ OI_APART bool oi_inside(const oi_pick *pick, const int64_t *shape, int axes, oi_
 }
 
 //: oi_is_negative OI_APART oi_part
-/* Of indices that are not all inside: whether the first that is not is negative. Only keys must be inside. */
+/* Whether the first index that is out of bounds is negative. Only keys have upper bounds. */
 OI_APART bool oi_is_negative(const oi_pick *pick, int axes, const int64_t *bound, int keys)
 {
     for (int axis = 0; axis < axes; ++axis) {
@@ -229,7 +229,7 @@ OI_APART bool oi_is_negative(const oi_pick *pick, int axes, const int64_t *bound
 }
 
 //: oi_tensor_part OI_APART oi_walk
-/* A part of a tensor, with elements of a number of bits: read, written, filled, or copied from another tensor. */
+/* Reads, writes or fills a slice of a tensor, or copies it from another tensor. */
 OI_APART void oi_tensor_part(oi_action action, void *whole, const int64_t *shape, int axes, int bits,
                                   const oi_part *part, const void *value, uint64_t element, oi_undo *undo)
 {

@@ -1,5 +1,5 @@
 //: oi_ssat
-/* A number limited to those that so many bits hold, with a sign, and without one. */
+/* Saturates to a signed integer of a number of bits; oi_usat, to an unsigned one. */
 #if defined(__ARM_FEATURE_SAT)
 #include <arm_acle.h>
 #define oi_ssat(x, bits) __ssat(x, bits)
@@ -14,18 +14,19 @@
 #define oi_usat(x, bits) oi_limited(x, 0, (1 << (bits)) - 1)
 #endif
 //: oi_limited
-/* A number with a lower and an upper limit. */
+/* Clamps a number. */
 OI_SPARE int32_t oi_limited(int32_t x, int32_t low, int32_t high) { return x < low ? low : x > high ? high : x; }
 
 //: oi_steps_f32
-/* The nearest integer of at most 21 bits, halves to even; that of NaN is 0. */
+/* Rounds to the nearest integer, halves to even, and saturates to 21 bits; NaN becomes 0. */
 OI_SPARE int32_t oi_steps_f32(float x)
 {
     const float n = oi_rint_f32(x);
     return n != n ? 0 : n > 1048575.0f ? 1048575 : n < -1048576.0f ? -1048576 : (int32_t)n;
 }
 //: oi_whole_f32
-/* The same with a limit of at least 21 bits, and a sum with a limit far above: for what is then limited to fewer. */
+/* The same, saturated to 21 bits or more; oi_qadd is a sum that may saturate far beyond. Only for values that are then
+   saturated to fewer bits. */
 #if defined(__GNUC__) && defined(__thumb2__) && defined(__ARM_FP) && (__ARM_FP & 4)
 static inline int32_t oi_whole_f32(float x)
 {

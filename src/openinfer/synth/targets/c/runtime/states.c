@@ -1,5 +1,5 @@
 //: oi_codes OI_APART oi_element
-/* Whether all elements have codes that their type has: those whose bits are set. */
+/* Whether the codes of all elements are valid: their bits in allowed are set. */
 OI_APART bool oi_codes(const unsigned char *p, int bits, int64_t count, uint32_t allowed)
 {
     for (int64_t i = 0; i < count; ++i) {
@@ -10,7 +10,7 @@ OI_APART bool oi_codes(const unsigned char *p, int bits, int64_t count, uint32_t
 }
 
 //: oi_state_room OI_APART oi_table_bytes
-/* The bytes of a table that grows, as a saved state tells; false where it has no such cells, or fewer bytes. */
+/* The bytes of a growing table, given its capacity in a saved state; false if that is invalid, or exceeds the rest. */
 OI_APART bool oi_state_room(const oi_table *t, const int64_t *room, size_t rest, size_t *bytes)
 {
     int64_t cells = 1;
@@ -27,7 +27,7 @@ OI_APART bool oi_state_room(const oi_table *t, const int64_t *room, size_t rest,
 }
 
 //: oi_state_table OI_APART oi_codes oi_grid
-/* Whether a table reaches no further than the cells that a saved state brings, and these are elements of its type. */
+/* Whether the extents of a table in a saved state fit its capacity, and its cells are valid elements. */
 OI_APART bool oi_state_table(const oi_table *t, const int64_t *room, const unsigned char *extents,
                              const unsigned char *memory, uint32_t allowed)
 {
@@ -45,7 +45,7 @@ OI_APART bool oi_state_table(const oi_table *t, const int64_t *room, const unsig
         memcpy(&extent, memory + 8 * i, 8);
         if (extent < t->start[axis] || extent > room[axis]) return false;
     }
-    if (allowed == 0) return true; /* all bytes are elements */
+    if (allowed == 0) return true; /* every byte is valid */
     const int64_t elements = oi_cell_count(t, room) * t->entry;
     return elements == 0 || oi_codes(memory + oi_cells_at(t, room), 8, elements, allowed);
 }

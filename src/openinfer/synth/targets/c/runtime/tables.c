@@ -1,6 +1,6 @@
 //: oi_grid OI_AXES oi_undo
-/* What is fixed about a table: the axes that grow, the first of which are keys. Where keys choose matrices, each of
-   these has extents of its own. A bound of -1 is none. */
+/* The constants of a table: its growing axes, the first of which are keys. Where keys select matrices, each matrix has
+   its own extents. A bound of -1 means none. */
 typedef struct {
     int axes, keys, bits;
     int64_t entry;
@@ -8,22 +8,22 @@ typedef struct {
     const int64_t *bound, *start;
 } oi_table;
 
-/* A table and its memory: extents, how many cells there are along each axis, and the cells themselves. */
+/* A table and its memory: extents, capacity in cells along each axis, and the cells. */
 typedef struct {
     const oi_table *table;
     int64_t *extent;
     const int64_t *capacity;
     unsigned char *memory;
-    int64_t *room;        /* the capacity, where it can change */
-    unsigned char **heap; /* the memory, where it can move */
-    oi_undo *undo;        /* what the step has changed, for its rollback */
+    int64_t *room;        /* the capacity, if it can grow */
+    unsigned char **heap; /* the memory, if it can move */
+    oi_undo *undo;        /* the undo log of the running step */
 } oi_grid;
 
 static inline bool oi_has_matrices(const oi_table *t) { return t->keys > 0 && t->keys < t->axes; }
 
 static inline int oi_cell_bits(const oi_table *t) { return t->bits < 8 ? 8 : t->bits; }
 
-/* The extents of matrices stand before the cells. */
+/* The number of matrices, whose extents precede the cells. */
 static inline int64_t oi_sets(const oi_table *t, const int64_t *capacity)
 {
     int64_t sets = oi_has_matrices(t) ? 1 : 0;
@@ -46,7 +46,7 @@ static inline int64_t oi_cell_count(const oi_table *t, const int64_t *capacity)
 }
 
 //: oi_sets_over oi_grid oi_part
-/* The next choice of keys in a part; false after the last one. */
+/* Advances to the next keys of a slice; false after the last ones. */
 static inline bool oi_next_key(const oi_table *t, const oi_part *part, int64_t *key)
 {
     for (int axis = t->keys; axis-- > 0;) {
@@ -56,7 +56,7 @@ static inline bool oi_next_key(const oi_table *t, const oi_part *part, int64_t *
     return false;
 }
 
-/* The extents of the matrix that keys choose; NULL where there is no memory for it yet. */
+/* The extents of the matrix that keys select; NULL if it has no memory yet. */
 static inline int64_t *oi_matrix(const oi_grid *g, const int64_t *key)
 {
     const oi_table *t = g->table;
@@ -78,15 +78,14 @@ static inline bool oi_first_key(const oi_table *t, const oi_part *part, int64_t 
 }
 
 //: oi_select OI_APART oi_sets_over
-/* The part of a table that indices name; false where one is outside. Keys always stay inside their bounds; cells of
-   matrices only when they are written, since reading past the edge gives initial elements. */
+/* The extent of an axis; of the axes of matrices, the largest in the slice. */
 static inline int64_t oi_extent(const oi_grid *g, const oi_part *part, int axis)
 {
     const oi_table *t = g->table;
     if (axis < t->keys || !oi_has_matrices(t)) return g->extent[axis];
     int64_t widest = t->start[axis], key[OI_AXES] = { 0 };
     oi_part there = *part;
-    for (int one = 0; one < t->keys; ++one) { /* only the matrices that there is memory for have extents */
+    for (int one = 0; one < t->keys; ++one) { /* only matrices with memory have extents */
         const int64_t room = g->capacity[one] - there.first[one];
         if (there.count[one] > room) there.count[one] = room > 0 ? room : 0;
     }
@@ -98,6 +97,8 @@ static inline int64_t oi_extent(const oi_grid *g, const oi_part *part, int axis)
     return widest;
 }
 
+/* Resolves the indices of a table to a slice; false if one is out of bounds. Keys are always checked; cells of matrices
+   only when they are written, since reads past the edge return the initial element. */
 OI_APART bool oi_select(const oi_grid *g, const oi_pick *pick, bool is_write, oi_part *part)
 {
     const oi_table *t = g->table;
@@ -115,7 +116,7 @@ OI_APART bool oi_select(const oi_grid *g, const oi_pick *pick, bool is_write, oi
 }
 
 //: oi_table_read OI_APART oi_select oi_walk
-/* A part of a table as a tensor. */
+/* Reads a slice of a table into a tensor. */
 OI_APART void oi_table_read(const oi_grid *g, const oi_part *part, void *value)
 {
     const oi_table *t = g->table;
@@ -127,7 +128,7 @@ OI_APART void oi_table_read(const oi_grid *g, const oi_part *part, void *value)
 }
 
 //: oi_table_view OI_APART oi_grid oi_part
-/* Where a slice begins whose cells are contiguous, in a table that never moves. */
+/* The address of a contiguous slice of a table that never moves. */
 OI_APART const void *oi_table_view(const oi_grid *g, const oi_part *part)
 {
     const oi_table *t = g->table;
@@ -137,12 +138,12 @@ OI_APART const void *oi_table_view(const oi_grid *g, const oi_part *part)
 }
 
 //: oi_table_write OI_APART oi_select oi_walk
-/* Puts a tensor into a part of a table, for which there is memory; extents grow to what was written. */
 static inline void oi_reach(int64_t *extent, int64_t end)
 {
     if (end > *extent) *extent = end;
 }
 
+/* Writes a tensor to a slice of a table, which has memory for it; extents grow to the end of the slice. */
 OI_APART void oi_table_write(const oi_grid *g, const oi_part *part, const void *value)
 {
     const oi_table *t = g->table;
@@ -168,7 +169,7 @@ OI_APART void oi_table_write(const oi_grid *g, const oi_part *part, const void *
 }
 
 //: oi_table_clear OI_APART oi_grid oi_element
-/* All of a table as it was in the beginning. */
+/* Resets a whole table to its initial state. */
 OI_APART void oi_table_clear(const oi_grid *g)
 {
     const oi_table *t = g->table;
@@ -186,7 +187,7 @@ OI_APART void oi_table_clear(const oi_grid *g)
 }
 
 //: oi_table_reset OI_APART oi_select oi_walk
-/* A part of a table as it was in the beginning; with is_whole, matrices lose what they have grown as well. */
+/* Resets a slice of a table to the initial element; with is_whole, resets whole matrices and their extents. */
 OI_APART void oi_table_reset(const oi_grid *g, const oi_part *part, bool is_whole)
 {
     const oi_table *t = g->table;
@@ -218,7 +219,7 @@ OI_APART void oi_table_reset(const oi_grid *g, const oi_part *part, bool is_whol
 }
 
 //: oi_table_bytes OI_APART oi_grid
-/* The bytes of a table with a number of cells; false where no machine has them. */
+/* The bytes of a table with this capacity; false if it is invalid or too large to allocate. */
 OI_APART bool oi_table_bytes(const oi_table *t, const int64_t *capacity, size_t *bytes)
 {
     int64_t cells = t->entry, sets = 1, total;
@@ -234,8 +235,8 @@ OI_APART bool oi_table_bytes(const oi_table *t, const int64_t *capacity, size_t 
 }
 
 //: oi_keep_heap OI_APART oi_undo
-/* Memory of a table is about to be replaced. It stays while the step can roll back: a record of no bytes stands for
-   it, and the pointer to it lies in the record before. */
+/* Keeps memory of a table that is about to be replaced until the step commits or rolls back: logs the pointer to it,
+   then a record of 0 bytes as a mark. Frees it at once if there is no log, or the log is full. */
 OI_APART void oi_keep_heap(oi_undo *undo, unsigned char **heap)
 {
     const oi_kept mark = { (unsigned char *)heap, 0 };
@@ -249,9 +250,9 @@ OI_APART void oi_keep_heap(oi_undo *undo, unsigned char **heap)
     memcpy(undo->memory + undo->used - 16, &mark, sizeof mark);
 }
 
-//: oi_take_back_heap OI_APART oi_undo
-/* Puts everything back as it was, the last change first; memory that is newer is given back. */
-OI_APART void oi_take_back_heap(oi_undo *undo)
+//: oi_roll_back_heap OI_APART oi_undo
+/* Rolls the step back, the last change first, and frees the memory that it allocated. */
+OI_APART void oi_roll_back_heap(oi_undo *undo)
 {
     while (undo->used > 0) {
         const oi_kept kept = oi_last_kept(undo);
@@ -260,8 +261,8 @@ OI_APART void oi_take_back_heap(oi_undo *undo)
     }
 }
 
-/* What has been done stays: memory that is older is given back. */
-OI_APART void oi_go_on(oi_undo *undo)
+/* Commits the step: frees the memory that it replaced. */
+OI_APART void oi_commit(oi_undo *undo)
 {
     while (undo->used > 0) {
         unsigned char *old;
@@ -273,8 +274,8 @@ OI_APART void oi_go_on(oi_undo *undo)
 }
 
 //: oi_table_grow OI_APART oi_table_bytes oi_select oi_walk oi_table_clear oi_keep_heap
-/* Makes memory for a part that is about to be written; false where there is none. Axes grow at least twofold, so that
-   appending one entry after another moves each of them only a few times. */
+/* Grows a table to hold a slice that is about to be written; false if out of memory. The capacity of an axis at least
+   doubles, up to its bound, so that appends are amortized O(1). */
 OI_APART bool oi_table_grow(const oi_grid *g, const oi_part *part)
 {
     const oi_table *t = g->table;
@@ -304,7 +305,7 @@ OI_APART bool oi_table_grow(const oi_grid *g, const oi_part *part)
             all.first[axis] = 0;
             all.count[axis] = g->capacity[axis];
         }
-        /* The old cells are one tensor of their own shape: writing all of it puts every cell where it belongs. */
+        /* The old cells are a tensor with the old capacity as its shape: one write moves them all. */
         unsigned char *const cells = old + oi_cells_at(t, g->capacity);
         const int bits = oi_cell_bits(t);
         unsigned char *const to = made + oi_cells_at(t, room);

@@ -1,5 +1,5 @@
 //: oi_team
-/* A number that grows, and those who wait for it: first awake, since it soon will, then asleep. */
+/* A counter, and the threads that wait for it: they spin first, since most waits are short, then sleep. */
 typedef struct {
     _Alignas(64) atomic_uint value;
     atomic_uint sleepers;
@@ -17,7 +17,7 @@ static void oi_gate_open(oi_gate *gate)
     }
 }
 
-/* Waits until the number is as large as wanted; what it is then. */
+/* Waits until the counter reaches a value, and returns it. */
 static unsigned oi_gate_wait(oi_gate *gate, unsigned wanted)
 {
     unsigned value = atomic_load(&gate->value);
@@ -41,19 +41,19 @@ static unsigned oi_gate_wait(oi_gate *gate, unsigned wanted)
 typedef void oi_work(const void *call, int64_t part);
 typedef struct oi_team oi_team;
 
-/* The threads that run parts of a call beside the caller's. Who comes first takes the next part: a thread that the
-   system has put aside is not waited for. */
+/* Worker threads, which run the parts of a call together with its caller. Parts are claimed one by one, so that none
+   waits for a thread that is not scheduled. */
 struct oi_team {
-    oi_gate begun, ended; /* how many calls there were, and how many parts are over */
-    _Alignas(64) atomic_ullong left; /* the call, and in the lower half how many parts of it are unclaimed */
-    _Atomic(oi_work *) work; /* NULL: go home */
+    oi_gate begun, ended; /* the numbers of calls and of finished parts */
+    _Alignas(64) atomic_ullong left; /* upper half: the number of the call; lower half: its unclaimed parts */
+    _Atomic(oi_work *) work; /* NULL: exit */
     _Atomic(const void *) call;
     unsigned calls, done, size;
-    pid_t process; /* whose threads these are: a child that was forked has none of them */
+    pid_t process; /* the owner: a forked child has none of its threads */
     pthread_t thread[];
 };
 
-/* Runs parts of a call as long as there are any. */
+/* Claims and runs parts of a call until none are left. */
 static void oi_team_work(oi_team *team, unsigned number, oi_work *work, const void *call)
 {
     unsigned long long left = atomic_load(&team->left);
@@ -80,7 +80,7 @@ static void *oi_team_member(void *argument)
 static void oi_team_stop(oi_team *team)
 {
     if (team == NULL) return;
-    if (team->process != getpid()) { /* no thread to wait for, and locks as they happened to be */
+    if (team->process != getpid()) { /* after a fork: no threads to join, and locks in any state */
         free(team);
         return;
     }
@@ -94,7 +94,7 @@ static void oi_team_stop(oi_team *team)
     free(team);
 }
 
-/* A number of threads, the caller's included; NULL where there is no memory for them, or the system has no more. */
+/* Starts a team of this many threads, the caller included; NULL if out of memory or threads. */
 static oi_team *oi_team_start(unsigned threads)
 {
     const size_t bytes = sizeof(oi_team) + threads * sizeof(pthread_t);
@@ -115,8 +115,7 @@ static oi_team *oi_team_start(unsigned threads)
     return team;
 }
 
-/* The team of this process: that of the parent, in a child that was forked, makes way for one of its own, or for none
-   where it cannot be had. */
+/* The team of this process: a forked child replaces its parent's with a new one, or with NULL if that fails. */
 static oi_team *oi_team_here(oi_team *team, unsigned threads)
 {
     if (team == NULL || team->process == getpid()) return team;
@@ -124,7 +123,7 @@ static oi_team *oi_team_here(oi_team *team, unsigned threads)
     return oi_team_start(threads);
 }
 
-/* All parts of a call; without a team, one after the other. */
+/* Runs all parts of a call; without a team, in sequence. */
 static void oi_run(oi_team *team, unsigned parts, oi_work *work, const void *call)
 {
     if (team == NULL) {

@@ -1,9 +1,9 @@
 //: OI_FUNCTION
-/* Functions are written for several languages. Words such as this one and oi_u32, which converts, say it in C. */
+/* This code is shared with CUDA and GLSL: macros such as this one and oi_u32, a conversion, spell it in C. */
 #define OI_FUNCTION static inline
 
 //: OI_INLINE
-/* Inlined whatever the size of the caller: a call that is left in a loop keeps it from becoming vector code. */
+/* Always inlined: a call that is left in a loop keeps it from being vectorized. */
 #if defined(__GNUC__)
 #define OI_INLINE static inline __attribute__((always_inline))
 #else
@@ -11,7 +11,7 @@
 #endif
 
 //: OI_SPARE
-/* A function that is there in case the target lacks an instruction. */
+/* A fallback for targets that lack an instruction: it may be unused. */
 #if defined(__GNUC__)
 #define OI_SPARE static inline __attribute__((unused))
 #else
@@ -19,7 +19,7 @@
 #endif
 
 //: OI_OUTLINE
-/* A long function that is seldom called. */
+/* A long function off the hot path. */
 #if defined(__GNUC__)
 #define OI_OUTLINE __attribute__((noinline)) static
 #else
@@ -27,7 +27,7 @@
 #endif
 
 //: OI_EXACT
-/* For a value that must not be computed in another way; here none is. */
+/* Marks a value that must be computed exactly as written, as all values are in C. */
 #define OI_EXACT
 
 //: OI_TABLE
@@ -37,7 +37,7 @@
 #define OI_TYPE(name) typedef struct name name;
 
 //: oi_make
-/* A struct of its two members. */
+/* Makes a struct from its two members. */
 #define oi_make(type, first, second) ((type){ (first), (second) })
 
 //: oi_u8
@@ -102,20 +102,20 @@ static inline double oi_bits_i64_f64(int64_t x) { union { int64_t u; double f; }
 //: oi_is_finite_f64
 #define oi_is_finite_f64(x) ((x) - (x) == 0.0)
 //: oi_leading_zeros
-/* How many bits of 64 stand before the first that is set, if any is. */
+/* The number of leading zeros of a 64-bit integer other than 0. */
 #define oi_leading_zeros(x) __builtin_clzll(x)
 
 //: oi_last_bit
-/* Whether it is set. */
+/* Whether the lowest bit is set. */
 #define oi_last_bit(x) ((x) & 1u)
 //: oi_both
-/* Of two truth values that are known anyway: && and || would branch. */
+/* The conjunction of values that are computed anyway, oi_either the disjunction: && and || would branch. */
 #define oi_both(a, b) ((a) & (b))
 //: oi_either
 #define oi_either(a, b) ((a) | (b))
 
 //: OI_FUSED
-/* Whether fused multiply-add is an instruction: a call into a library would be slow and is not allowed. */
+/* Whether fused multiply-add is an instruction: library calls are slow and not allowed. */
 #if defined(__FMA__) || (defined(__FP_FAST_FMA) && defined(__FP_FAST_FMAF)) \
     || (defined(__ARM_FEATURE_FMA) && defined(__ARM_FP) && (__ARM_FP & 8))
 #define OI_FUSED 1
@@ -128,7 +128,7 @@ static inline double oi_bits_i64_f64(int64_t x) { union { int64_t u; double f; }
 #define oi_fused_f64(a, b, c) __builtin_fma(a, b, c)
 
 //: OI_ROOTS
-/* The floats of which square roots are an instruction, in bytes: 4, 8 or both. A call into a library is not allowed. */
+/* The floats with a square root instruction, as a bit set of their bytes, 4 and 8: library calls are not allowed. */
 #if defined(__SSE2__) || defined(__aarch64__) || defined(__wasm__) || defined(__riscv_d) || defined(__powerpc64__)
 #define OI_ROOTS 12
 #elif defined(__ARM_FP)

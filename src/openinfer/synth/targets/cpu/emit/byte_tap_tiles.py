@@ -57,7 +57,7 @@ class Quads:
         far = f" + {'' if d == 1 else f'{d} * '}j"
         lines = [
             f"/* Groups of four bytes, {d} apart, one group every {s}: to[n][j] = x[{place}{far}]{flip}.",
-            " * There are total bytes; behind the last group there is room for a vector. */",
+            " * x has total bytes; to has space for a vector after the last group. */",
             f"static void {self.name}(int64_t count, const {kind} *x, int64_t at, int64_t total, {made} *to)",
             "{",
             "    int64_t n = 0;",
@@ -159,7 +159,7 @@ class ByteTapTile:
         vector, width = self.dot.vector, self.lanes * self.vectors
         rows = f"{self.rows} row{'s' * (self.rows > 1)}"
         lines = [
-            f"/* {rows} of weights a, {width} neighbouring windows: window n sees four bytes at x[taps[t] + 4 * n]. */",
+            f"/* {rows} of weights a, {width} adjacent windows: window n reads four bytes at x[taps[t] + 4 * n]. */",
             f"static void {self.name}(int64_t count, const {ELEMENTS[self.left]} *a, int64_t a_row,",
             f"        const {ELEMENTS[self.right]} *x, const int32_t *taps, const uint32_t *start,",
             "        int32_t *c, int64_t c_row)",
@@ -239,8 +239,8 @@ class _ByteTapLines:
         offsets = ", ".join(map(str, taps.offsets))
         yield "{"
         yield (
-            f"{PAD}/* Windows as lists of offsets: {taps.windows} windows see {len(taps.offsets)} groups of four bytes"
-            f" each, {taps.vectors * taps.lanes} of them at a time. */"
+            f"{PAD}/* Windows as offset lists: {taps.windows} windows of {len(taps.offsets)} groups of four bytes"
+            f" each, {taps.vectors * taps.lanes} windows at a time. */"
         )
         yield f"{PAD}static const int32_t taps[] = {{{offsets}}};"
         for line in self._copies():
@@ -289,7 +289,7 @@ class _ByteTapLines:
         first, last = self._lines_seen(row, phase)
         name = "line" if row.stride == 1 else f"{row.stride} * line"
         yield "{"
-        yield f"{PAD}/* Line {name} of what windows see is row {self._source(row, phase, name)} of the plane. */"
+        yield f"{PAD}/* Line {name} that windows read is row {self._source(row, phase, name)} of the plane. */"
         yield f"{PAD}const {self._index} first = {first}, last = {last};"
         yield from (PAD + line for line in self._border(begin, "0", "first"))
         yield from (PAD + line for line in self._rows_seen(row, phase, group, begin))

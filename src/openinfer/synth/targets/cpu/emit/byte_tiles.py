@@ -44,7 +44,7 @@ class GroupVector:
 typedef uint32_t {self.name} __attribute__((vector_size({lanes * 4}), {traits}));
 typedef int32_t oi_i32x{lanes} __attribute__((vector_size({lanes * 4}), {traits}));
 typedef uint32_t oi_fours_x{lanes} __attribute__(({traits}));
-/* Four bytes in every lane. */
+/* Broadcasts four bytes to every lane. */
 #define {self.spread}(p) (*(const oi_fours_x{lanes} *)(p) - ({self.name}){{0}})
 #endif
 """
@@ -77,7 +77,7 @@ class Dot:
     def text(self) -> str:
         """Its definition, with instructions or in plain arithmetic."""
         head = f"#define {self.name}(a, b, s)"
-        about = "/* The sums s, and in each lane four products of a and b more. */"
+        about = "/* Adds the four products of a and b in each lane to the sums s. */"
         sets = [(one.header, one.dots.get((self.left, self.right), ())) for one in sets_of(self.lanes * 4)]
         found = [(header, one) for header, dots in sets for one in dots]
         terms = [
@@ -160,7 +160,7 @@ def _tile(tile: ByteTile) -> str:
     splits = max(1, 4 // (rows * vectors))
     shape = f"{rows} row{'s' * (rows > 1)} of {tile.left} in a, {width} columns of {tile.right} in b"
     lines = [
-        f"/* c = a * b: {shape}, k times four products for each of the sums. */",
+        f"/* c = a * b: {shape}, 4 * k products per sum. */",
         f"static void {tile.name}(int64_t k, const {ELEMENTS[tile.left]} *a, int64_t a_row,",
         f"        const {ELEMENTS[tile.right]} *b, int32_t *c, int64_t width)",
         "{",
@@ -217,7 +217,7 @@ def _flips(flips: Flips) -> str:
     byte = FLIP if flips.left == "u8" else -FLIP
     bits = f"{FLIP * 0x01010101:#x}u"
     lines = [
-        f"/* c = {byte} times the sums of {width} columns of {flips.right} in b, k times four numbers each. */",
+        f"/* c = {byte} times the sums of {width} columns of {flips.right} in b, 4 * k elements each. */",
         f"static void {flips.name}(int64_t k, const {ELEMENTS[flips.right]} *b, int32_t *c)",
         "{",
         "#if defined(__GNUC__)",
@@ -268,7 +268,7 @@ class Grouping:
     def text(self) -> str:
         """Its definition."""
         kind, columns = ELEMENTS[self.dtype], self.columns
-        return f"""/* Four lines of {columns} columns become one of groups, k times: to[k][n][j] = from[k][j][n]. */
+        return f"""/* Interleaves lines of {columns} columns, four at a time: to[k][n][j] = from[k][j][n]. */
 static void {self.name}(int64_t k, const {kind} *restrict from, {kind} *restrict to)
 {{
     for (; k > 0; --k, from += {GROUP * columns}, to += {GROUP * columns}) {{

@@ -78,10 +78,10 @@ class ChannelTile:
     def text(self) -> str:
         """``c[r][n] = sum over l and k of w[l * taps + k][n] * seen[l * places + place of r and k][n]``."""
         kind, vector, count = ELEMENTS[self.dtype], self.vector.name, len(self.places)
-        windows = f"{self.rows} neighbouring window{'s' * (self.rows > 1)}"
+        windows = f"{self.rows} adjacent window{'s' * (self.rows > 1)}"
         lines = [
-            f"/* Channels from first on, {windows} of {self.taps} elements in each line: seen has {count} places of a",
-            "   line. The last vector overlaps the one before, if it must. */",
+            f"/* Channels from first on, {windows} of {self.taps} elements per line: seen has {count} pointers per",
+            "   line. The last vector may overlap the one before. */",
             f"static void {self.name}(int64_t channels, int64_t lines, const {kind} *const *seen, int64_t first,",
             f"        const {kind} *w, int64_t w_row, {kind} *c, int64_t c_row)",
             "{",
@@ -175,11 +175,11 @@ class _ChannelLines:
     def lines(self) -> Iterator[str]:
         """Tiles of adjacent windows, and all channels in each."""
         tile, row = self._tile, self._row
-        zeros = "; zeros where they see what is outside" if tile.zeros is not None else ""
+        zeros = "; zeros outside the input" if tile.zeros is not None else ""
         yield "{"
         yield (
-            f"{PAD}/* Channels side by side: {tile.rows} of {row.count} windows at a time"
-            f", which see {tile.lines} x {len(tile.places)} elements of a channel{zeros}. */"
+            f"{PAD}/* Contiguous channels: {tile.rows} of {row.count} windows at a time"
+            f", which read {tile.lines} x {len(tile.places)} elements of a channel{zeros}. */"
         )
         if tile.places != tuple(range(len(tile.places))):
             yield f"{PAD}static const {self._index} apart[] = {{{', '.join(map(str, tile.places))}}};"

@@ -54,7 +54,7 @@ class GroupTile:
         offset = f"const {kind} *offset, " * self.is_affine
         return "\n".join(
             [
-                f"/* c = a * b: {about}; in each group of {self.group} products, a column has a {what}. */",
+                f"/* c = a * b: {about}; each group of {self.group} products of a column has a {what}. */",
                 f"static void {self.name}(int64_t groups, const float *a, int64_t a_row, int64_t a_step,",
                 f"        const {tile.stored_type} *b, int64_t b_row, const {kind} *scale,",
                 f"        {offset}float *c, int64_t c_row)",

@@ -54,7 +54,7 @@ def _zero_points(tiling: Tiling, found: Integers) -> None:
     shift = (8 if is_shifted(tiling) else 0) + (SHIFT if are_halves(tiling) and tile.right is None else 0)
     text = f"{tiling.scalars.operand(value)} + {float(shift)}f" if shift else tiling.scalars.text(value)
     if shift >= SHIFT:
-        tiling.say("/* Integers of 4 bits are loaded as the float 2^23 + n: see oi_load_*. */")
+        tiling.say("/* 4-bit integers n are loaded as the float 2^23 + n: see oi_load_*. */")
     tiling.say(f"{tiling.kind} zero[{tile.columns}] = {{0}};")
     tiling.say(f"for ({tiling.index} column = 0; column < {tiling.width}; ++column) zero[column] = {text};")
 

@@ -14,7 +14,7 @@ from openinfer.synth.targets.cstyle.templates import KernelWriter
 
 _PLACES = ("lane", *map(str, range(2)), *(f"lane + {1 << bit}" for bit in range(1, LANES.bit_length() - 1)))
 """The subscripts of lanes, in loops over them and at the end."""
-_IN_VECTORS = "#pragma GCC unroll 1 /* unrolled, gcc 12 makes no vectors of choices */"
+_IN_VECTORS = "#pragma GCC unroll 1 /* if unrolled, gcc 12 does not vectorize selects */"
 
 
 def print_lanes(loop: For, writer: KernelWriter, depth: int) -> None:

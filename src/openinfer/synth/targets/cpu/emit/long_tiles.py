@@ -35,7 +35,7 @@ class LongTile:
         rows = f"for (int r = 0; r < {tile.rows}; ++r) " * (tile.rows > 1)
         each = f"{rows}for (int n = 0; n < {tile.width}; ++n)"
         return f"""\
-/* The same in blocks of {block}: one sum of that many products would lose what is small beside it. */
+/* The same in blocks of {block} products: a single accumulator would lose small terms. */
 static void {self.name}(int64_t k, const {kind} *a, int64_t a_row, int64_t a_step,
         {taps}const {tile.stored_type} *b, int64_t b_row, {zero}{kind} *c, int64_t c_row)
 {{

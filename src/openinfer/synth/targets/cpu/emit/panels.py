@@ -174,7 +174,7 @@ def _bounds(
             begin, end = (f"{name}({before}, {run})", end) if one.op == "ge" else (begin, f"{name}({before}, {run})")
     if outside:
         end = f"{tiling.scalars.text(reduce(and_, outside))} ? {end} : 0"
-    tiling.say("/* Between begin and end, the window is inside the input. */")
+    tiling.say("/* From begin to end, the window is inside the input. */")
     tiling.say(f"const {tiling.index} begin = {begin};")
     if begin == "0":
         tiling.say(f"const {tiling.index} end = {end};")

@@ -5,7 +5,7 @@ from openinfer.synth.targets.cstyle.code import ExprText, joined
 from openinfer.synth.targets.cstyle.templates import KernelWriter
 
 _PART = ScalarVar("part")
-_AT_ONCE = "#pragma GCC unroll 1 /* unrolled, gcc 12 copies one element after the other */"
+_AT_ONCE = "#pragma GCC unroll 1 /* if unrolled, gcc 12 copies element by element */"
 
 
 def print_rolled(loop: For, writer: KernelWriter, depth: int) -> None:

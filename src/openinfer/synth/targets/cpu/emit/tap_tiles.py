@@ -52,7 +52,7 @@ class VectorMove:
             lambda one: [f"{head} {one.forms[0].format(vector=vector)}"],
             [f"{head} (*(const {vector} *)((p) + (n)))"],
         )
-        about = "/* The vector n elements behind a, which is at p; b follows a. */"
+        about = "/* The vector at p + n, given the vector a at p and the next one, b. */"
         return "\n".join(["#if defined(__GNUC__)", about, *lines, "#endif"]) + "\n"
 
 
@@ -89,7 +89,7 @@ class TapTile:
         weight = tile.number(f"a[t * {run} + k]")
         loads = [f"b{at} = {tile.loaded(at, '')}" for at in range(tile.vectors + 1)]
         lines = [
-            f"/* Weights a, {tile.width} neighbouring windows on x: window n sees x[taps[t] + k + n] for k < {run}. */",
+            f"/* Weights a, {tile.width} adjacent windows on x: window n reads x[taps[t] + k + n], k < {run}. */",
             f"static void {self.name}(int64_t count, const {tile.left_type} *a, const {kind} *x,",
             f"        const int32_t *taps, {kind} *c)",
             "{",
@@ -132,7 +132,7 @@ class TapTile:
         tile, kind = self.tile, ELEMENTS[self.tile.dtype]
         rows, weight = f"{tile.rows} row{'s' * (tile.rows > 1)}", tile.number("a[r * a_row + t]")
         lines = [
-            f"/* {rows} of weights a, {tile.width} neighbouring windows on x: window n sees x[taps[t] + n]. */",
+            f"/* {rows} of weights a, {tile.width} adjacent windows on x: window n reads x[taps[t] + n]. */",
             f"static void {self.name}(int64_t count, const {tile.left_type} *a, int64_t a_row,",
             f"        const {kind} *x, const int32_t *taps, {kind} *c, int64_t c_row)",
             "{",
@@ -179,8 +179,8 @@ class _TapLines:
         taps = ", ".join(map(str, tile.offsets[:: tile.run]))
         yield "{"
         yield (
-            f"{PAD}/* Windows as lists of offsets: {one.extents[-1]} windows see {len(tile.offsets)} elements each,"
-            f" {tile.columns} of them at a time. */"
+            f"{PAD}/* Windows as offset lists: {one.extents[-1]} windows of {len(tile.offsets)} elements each,"
+            f" {tile.columns} windows at a time. */"
         )
         yield f"{PAD}static const int32_t taps[] = {{{taps}}};"
         heights = row_sizes(self._rows, min(tile.rows, self._rows))

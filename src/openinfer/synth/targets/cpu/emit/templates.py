@@ -32,7 +32,7 @@ _NAMES |= {"seen", "apart", "next"}
 _NAMES |= {"plane", "channel", "line", "last", "own", "sum", "made"}
 
 
-_BLOCKED = f"Long sums are added up in blocks of {BLOCK} terms, which bounds the rounding error."
+_BLOCKED = f"Long sums are accumulated in blocks of {BLOCK} terms, which bounds the rounding error."
 
 
 def _prepared(kernel: Kernel) -> Kernel:

@@ -97,8 +97,8 @@ class IntegerLoad:
         about = "Bytes as floats."
         plain = {self.name: "(float)(p)[{}]"}
         if shifted is not None:
-            halves = "Numbers from the lower or upper halves of bytes"
-            about = f"{halves}, each as {shifted}: a float with n in its last bits."
+            halves = "4-bit integers n from the low or high nibbles of bytes"
+            about = f"{halves}, as {shifted}: a float with n in its lowest bits."
             flip, codes = " ^ 8" * (self.stored == "i4"), ("(p)[{}] & 15", "(p)[{}] >> 4")
             plain = {self.half(at): f"{SHIFT}f + (float)(({code}){flip})" for at, code in enumerate(codes)}
         # The vector's own definition includes the header, if it needs one.
@@ -148,7 +148,7 @@ class NibbleLoad:
     @property
     def text(self) -> str:
         """Both macros."""
-        about = "Numbers of 4 bits as floats: the lower halves of bytes, and 16 times the upper halves."
+        about = "4-bit integers as floats: the low nibbles of bytes, and 16 times the high nibbles."
         sets = [one for one in sets_of(self.lanes * 4) if self.stored in one.halves]
         found = [(None if "f32" in one.fma else one.header, one.halves[self.stored]) for one in sets]
         lines = chosen(found, self._fast, [self._plain(number) for number in range(2)])
@@ -199,7 +199,7 @@ class HalfLoad:
         elements = ", ".join(f"oi_from_{self.stored}((p)[{lane}])" for lane in range(self.lanes))
         plain = [f"#define {self.name}(p) (({self.vector.name}){{ {elements} }})"]
         lines = chosen(found, self._fast, plain)
-        return "\n".join(["/* Numbers of 16 bits as floats. */", "#if defined(__GNUC__)", *lines, "#endif"]) + "\n"
+        return "\n".join(["/* 16-bit floats as f32. */", "#if defined(__GNUC__)", *lines, "#endif"]) + "\n"
 
     def _fast(self, one: Intrinsic) -> list[str]:
         return [f"#define {self.name}(p) {one.forms[0].format(vector=self.vector.name)}"]
@@ -302,7 +302,7 @@ def _tile(tile: FloatTile) -> str:
     zero = f"const {kind} *zero, " * tile.has_zero
     shape = f"{rows} row{'s' * (rows > 1)} of a, {tile.width} columns{about} of b"
     lines = [
-        f"/* c = a * b: {shape}, k products for each of the sums. */",
+        f"/* c = a * b: {shape}, k products per sum. */",
         f"static void {tile.name}(int64_t k, const {kind} *a, int64_t a_row, int64_t a_step,",
         f"        const {tile.stored_type} *b, int64_t b_row, {zero}{kind} *c, int64_t c_row)",
         "{",
@@ -343,7 +343,7 @@ def _window_tile(tile: FloatTile) -> str:
     about = "" if tile.stored is None else f" of {tile.stored}"
     shape = f"{rows} window{'s' * (rows > 1)} on a, {tile.width} columns{about} of b"
     lines = [
-        f"/* c = a * b: {shape}, k * count products for each",
+        f"/* c = a * b: {shape}, k * count products per",
         "   sum. A window has count taps in each of k slices of a. */",
         f"static void {tile.name}(int64_t k, const {kind} *a, int64_t a_row, int64_t a_step,",
         f"        {taps}const {tile.stored_type} *b, int64_t b_row, {kind} *c, int64_t c_row)",
@@ -351,7 +351,7 @@ def _window_tile(tile: FloatTile) -> str:
         "#if defined(__GNUC__)",
         *zero_tile(tile, 1),
         "    for (; k > 0; --k, a += a_step) {",
-        "#pragma GCC unroll 1 /* unrolled, the elements of several taps would need more registers than there are */",
+        "#pragma GCC unroll 1 /* if unrolled, the elements of several taps would exceed the registers */",
         "        for (int64_t t = 0; t < count; ++t, b += b_row) {",
         f"            const {kind} *const seen = a + taps[t];",
         *(f"    {line}" for line in products(tile, 0, "seen")),

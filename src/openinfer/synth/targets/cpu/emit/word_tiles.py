@@ -46,7 +46,7 @@ class Pairs:
         """The definitions."""
         own = _EXTENDED[self.dtype]
         return f"""#if {HAS_PAIRS}
-/* The bytes 0 and 2 of a word, and the bytes 1 and 3, as pairs of 16 bits. */
+/* Bytes 0 and 2 of a word, and bytes 1 and 3, as pairs of 16-bit values. */
 #define {self.even}(to, word) __asm__("{own} %0, %1" : "=r"(to) : "r"(word))
 #define {self.odd}(to, word) __asm__("{own} %0, %1, ror #8" : "=r"(to) : "r"(word))
 #endif
@@ -66,7 +66,7 @@ WORDS = _WordAccess(
     f"""#if {HAS_PAIRS}
 #include <arm_acle.h>
 typedef uint32_t oi_word __attribute__((may_alias));
-/* Two words, and the pointer moves on. */
+/* Loads two words and advances the pointer. */
 #define oi_two_words(p, x, y) \\
     __asm__("ldrd %0, %1, [%2], #8" : "=&r"(x), "=&r"(y), "+r"(p) : "m"(*(const oi_word(*)[2])(p)))
 #endif
@@ -100,7 +100,7 @@ class PairTile:
         """Its definition."""
         packed, wide = self.packed, self.wide
         lines = [
-            f"/* c = sums of k times four products, {packed} x {wide}: bytes of b in the order 0, 2, 1, 3, and a. */",
+            f"/* c = b * a, {packed} x {wide} sums of 4 * k products; bytes of b are in the order 0, 2, 1, 3. */",
             f"static void {self.name}(int32_t k, const {ELEMENTS[self.dtype]} *b, const int16_t *a, int32_t *c)",
             "{",
             f"#if {HAS_PAIRS}",

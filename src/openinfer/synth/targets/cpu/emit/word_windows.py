@@ -41,16 +41,16 @@ class TapPairs:
     def text(self) -> str:
         """The definitions."""
         kind, pairs = ELEMENTS[self.dtype], Pairs(self.dtype)
-        return f"""/* The weights of a row of three: the outer two are a pair, the middle one is alone. */
+        return f"""/* Packs the outer two of three weights; the middle one stays separate. */
 #define oi_outer(first, last) ((uint32_t)(uint16_t)(first) | (uint32_t)(last) << 16)
 
-/* The sum, and the products of three weights with the bytes at p. */
+/* Adds the products of three weights with the bytes at p to a sum. */
 static inline int32_t {self.alone}(const {kind} *p, uint32_t outer, int32_t middle, int32_t sum)
 {{
     return sum + p[0] * (int16_t)outer + p[1] * middle + p[2] * (int16_t)(outer >> 16);
 }}
 
-/* The same for two windows: the second is one byte ahead. */
+/* The same for two windows, the second one byte further. */
 static inline void {self.name}(const {kind} *p, uint32_t outer, int32_t middle, int32_t *sums)
 {{
 #if {HAS_PAIRS}

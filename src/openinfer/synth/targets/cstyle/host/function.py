@@ -25,7 +25,7 @@ class Declaration:
         return f"{self.code:<{width}} /* {self.about} */"
 
 
-_BAD = Declaration("bad", "int bad = 0;", "how an index expression has gone wrong")
+_BAD = Declaration("bad", "int bad = 0;", "1: an index overflowed; 2: it divided by zero")
 
 
 @dataclass

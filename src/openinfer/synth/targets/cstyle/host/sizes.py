@@ -98,8 +98,8 @@ class SizePrinter:
             return
         solution = solved(expr_of(one.extent), one.size, found.code, most)
         if solution is None:
-            message = f"the size {one.size!r} is to be found from '{one.extent!r}'"
-            raise GraphError(Diagnostic(Code.NOT_SYNTHESIZED, message, None, "let a dimension be the size itself"))
+            message = f"the size {one.size!r} cannot be computed from the dimension '{one.extent!r}'"
+            raise GraphError(Diagnostic(Code.NOT_SYNTHESIZED, message, None, "make the size itself a dimension"))
         self._file.line(depth, f"if ({place} < 0 && {solution.condition}) {place} = {solution.value};")
         self._file.line(depth, f"if ({place} < 0) {fail}")
 

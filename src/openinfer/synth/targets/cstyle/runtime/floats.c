@@ -3,7 +3,7 @@
 OI_FUNCTION float oi_from_bf16(uint16_t h) { return oi_bits_u32_f32(oi_u32(h) << 16); }
 
 //: oi_to_bf16
-/* Round to nearest even; a NaN stays one, with the bits that fit. */
+/* Rounds to nearest even; a NaN stays NaN, with a truncated payload. */
 OI_FUNCTION uint16_t oi_to_bf16(float x)
 {
     const uint32_t u = oi_bits_f32_u32(x);
@@ -13,7 +13,7 @@ OI_FUNCTION uint16_t oi_to_bf16(float x)
 }
 
 //: oi_from_f16
-/* Shift the 5 exponent bits into place and rescale, which makes subnormals come out right. */
+/* Shifts the 5 exponent bits into position and rescales, which also normalizes subnormals. */
 OI_FUNCTION float oi_from_f16(uint16_t h)
 {
     const uint32_t sign = oi_u32(h & 0x8000u) << 16;
@@ -25,14 +25,14 @@ OI_FUNCTION float oi_from_f16(uint16_t h)
 }
 
 //: oi_to_f16
-/* Round to nearest even; too large gives infinity, a NaN stays one. */
+/* Rounds to nearest even; overflow gives infinity, and a NaN stays NaN. */
 OI_FUNCTION uint16_t oi_to_f16(float x)
 {
     const uint32_t u = oi_bits_f32_u32(x);
     const uint32_t sign = (u >> 16) & 0x8000u;
     const uint32_t a = u & 0x7fffffffu;
     const uint32_t normal = (a - 0x38000000u + 0xfffu + ((a >> 13) & 1u)) >> 13;
-    /* Below 2^-14 adding 0.5 leaves the result in the last bits, rounded. */
+    /* Below 2^-14, adding 0.5 leaves the rounded result in the lowest bits. */
     const uint32_t small = oi_bits_f32_u32(oi_bits_u32_f32(a) + 0.5f) - 0x3f000000u;
     uint32_t r = a < 0x38800000u ? small : normal;
     r = a >= 0x477ff000u ? 0x7c00u : r;
@@ -45,14 +45,14 @@ OI_FUNCTION uint16_t oi_to_f16(float x)
 OI_FUNCTION float oi_from_f8(uint8_t h) { return oi_from_f16(oi_u16(oi_u16(h) << 8)); }
 
 //: oi_to_f8
-/* Round to nearest even; too large gives infinity, a NaN stays one. */
+/* Rounds to nearest even; overflow gives infinity, and a NaN stays NaN. */
 OI_FUNCTION uint8_t oi_to_f8(float x)
 {
     const uint32_t u = oi_bits_f32_u32(x);
     const uint32_t sign = (u >> 24) & 0x80u;
     const uint32_t a = u & 0x7fffffffu;
     const uint32_t normal = (a - 0x38000000u + 0xfffffu + ((a >> 21) & 1u)) >> 21;
-    /* Below 2^-14 adding 128 leaves the result in the last bits, rounded. */
+    /* Below 2^-14, adding 128 leaves the rounded result in the lowest bits. */
     const uint32_t small = oi_bits_f32_u32(oi_bits_u32_f32(a) + 128.0f) - 0x43000000u;
     uint32_t r = a < 0x38800000u ? small : normal;
     r = a >= 0x47700000u ? 0x7cu : r;
@@ -61,14 +61,14 @@ OI_FUNCTION uint8_t oi_to_f8(float x)
 }
 
 //: oi_min_f32
-/* NaN if either is; -0 is smaller than +0: of equal ones, which differ in the sign if at all, either bit counts. */
+/* NaN if either is NaN; -0 is less than +0: equal values differ at most in the sign bit, which is ORed. */
 OI_FUNCTION float oi_min_f32(float a, float b)
 {
     const float same = oi_bits_u32_f32(oi_bits_f32_u32(a) | oi_bits_f32_u32(b)), other = a < b ? a : b;
     return a != a ? a : a == b ? same : other;
 }
 //: oi_max_f32
-/* NaN if either is; +0 is larger than -0: of equal ones, which differ in the sign if at all, both bits count. */
+/* NaN if either is NaN; +0 is greater than -0: equal values differ at most in the sign bit, which is ANDed. */
 OI_FUNCTION float oi_max_f32(float a, float b)
 {
     const float same = oi_bits_u32_f32(oi_bits_f32_u32(a) & oi_bits_f32_u32(b)), other = a > b ? a : b;
@@ -88,7 +88,7 @@ OI_FUNCTION double oi_max_f64(double a, double b)
 }
 
 //: oi_rint_f32
-/* To the nearest integer, halves to even: an instruction, or what adding and taking away 2^23 does. */
+/* Rounds to the nearest integer, halves to even: by an instruction, or by adding and subtracting 2^23. */
 OI_FUNCTION float oi_rint_f32(float x)
 {
 #if OI_NEAREST

@@ -1,5 +1,5 @@
 //: oi_popcount
-/* How many bits are set: in pairs, in fours, in bytes, and all together. Not every processor has an instruction. */
+/* The number of set bits, added up in pairs, nibbles and bytes: not every processor has an instruction for it. */
 OI_FUNCTION int32_t oi_popcount(uint64_t x)
 {
     x -= x >> 1 & 0x5555555555555555u;
@@ -9,5 +9,5 @@ OI_FUNCTION int32_t oi_popcount(uint64_t x)
 }
 
 //: oi_negatives
-/* How many of first, first + step, first + 2 * step and so on are negative. */
+/* The number of negative terms among first, first + step, first + 2 * step and so on. */
 OI_FUNCTION int64_t oi_negatives(int64_t first, int64_t step) { return first < 0 ? (step - 1 - first) / step : 0; }

@@ -1,5 +1,5 @@
 //: oi_pick_f32
-/* c ? a : b without a branch, for values that are computed anyway: loops over it become vector code. */
+/* c ? a : b without a branch, for values that are computed anyway: loops over it can be vectorized. */
 OI_INLINE float oi_pick_f32(bool c, float a, float b)
 {
     const uint32_t mask = 0u - oi_u32(c);
@@ -35,7 +35,7 @@ OI_INLINE double oi_mad_f64(double a, double b, double c)
 }
 
 //: oi_pair
-/* A number of twice the precision: hi + lo, where lo is at most half a unit in the last place of hi. */
+/* A double-double: hi + lo, where lo is at most half a unit in the last place of hi. */
 struct oi_pair { double hi, lo; };
 OI_TYPE(oi_pair)
 
@@ -98,7 +98,7 @@ OI_INLINE oi_pair oi_pair_quotient(oi_pair a, oi_pair b)
 }
 
 //: oi_pair_sqrt
-/* The root of a number that is not negative. */
+/* The square root of a non-negative number. */
 OI_INLINE oi_pair oi_pair_sqrt(oi_pair a)
 {
     const double r = oi_sqrt_f64(a.hi);
@@ -108,14 +108,14 @@ OI_INLINE oi_pair oi_pair_sqrt(oi_pair a)
 }
 
 //: oi_power_of_two_f64
-/* 2^n for whole n from -1022 to 1023: the sum has n + 1023 in its last bits. */
+/* 2^n for integers n from -1022 to 1023: the sum has n + 1023 in its lowest bits. */
 OI_INLINE double oi_power_of_two_f64(double n)
 {
     return oi_bits_u64_f64(oi_bits_f64_u64(n + (0x1.8p52 + 1023.0)) << 52);
 }
 
 //: oi_scaled_f64
-/* x * 2^n for whole n from -2044 to 2046, rounded once unless the result is subnormal. */
+/* x * 2^n for integers n from -2044 to 2046, rounded once unless the result is subnormal. */
 OI_INLINE double oi_scaled_f64(double x, double n)
 {
     const double halved = (0.5 * n + 0x1.8p52) - 0x1.8p52;

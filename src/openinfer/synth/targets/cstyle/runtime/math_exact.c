@@ -39,7 +39,7 @@ OI_FUNCTION float oi_fmod_f32(float a, float b)
         rest = (rest << step) % mb;
         shift -= step;
     }
-    /* The rest is below 2^24, so it is a float; it counts units of 2^(eb - 150). */
+    /* The remainder is below 2^24, so it is exact in f32; it counts units of 2^(eb - 150). */
     const int32_t exponent = oi_i32(eb) - 150, halved = exponent / 2;
     const float scale = oi_bits_u32_f32(oi_u32(halved + 127) << 23);
     const float other = oi_bits_u32_f32(oi_u32(exponent - halved + 127) << 23);
@@ -97,7 +97,7 @@ OI_FUNCTION float oi_fma_f32(float a, float b, float c)
 }
 
 //: oi_wide
-/* An unsigned integer of 128 bits. */
+/* A 128-bit unsigned integer. */
 struct oi_wide { uint64_t hi, lo; };
 OI_TYPE(oi_wide)
 
@@ -110,7 +110,7 @@ OI_FUNCTION oi_wide oi_wide_product(uint64_t a, uint64_t b)
 }
 
 //: oi_wide_left
-/* Shifted to the left by 0 to 127 bits. */
+/* Shifts left by 0 to 127 bits. */
 OI_FUNCTION oi_wide oi_wide_left(oi_wide a, uint32_t n)
 {
     if (n >= 64)
@@ -119,7 +119,7 @@ OI_FUNCTION oi_wide oi_wide_left(oi_wide a, uint32_t n)
 }
 
 //: oi_wide_right
-/* Shifted to the right by any count; the last bit is set if a bit was lost. */
+/* Shifts right by any count; the lowest bit is sticky: it is set if a set bit is shifted out. */
 OI_FUNCTION oi_wide oi_wide_right(oi_wide a, uint32_t n)
 {
     if (n == 0)
@@ -138,7 +138,7 @@ OI_FUNCTION oi_wide oi_wide_right(oi_wide a, uint32_t n)
 OI_FUNCTION double oi_rounded_wide_f64(oi_wide a, int32_t exponent)
 {
     const int32_t top = a.hi != 0u ? 127 - oi_leading_zeros(a.hi) : 63 - oi_leading_zeros(a.lo);
-    /* Keep 53 bits and two more, fewer if the result is subnormal. */
+    /* Keeps 53 bits, a guard bit and a sticky bit; fewer if the result is subnormal. */
     const int32_t shift = top - 54 > -1076 - exponent ? top - 54 : -1076 - exponent;
     const uint64_t kept = shift >= 0 ? oi_wide_right(a, oi_u32(shift)).lo : a.lo << -shift;
     const uint64_t last = (kept >> 2) & 1u;
@@ -146,7 +146,7 @@ OI_FUNCTION double oi_rounded_wide_f64(oi_wide a, int32_t exponent)
 }
 
 //: oi_soft_fma_f64
-/* a * b + c with one rounding, in integers. */
+/* a * b + c with one rounding, in integer arithmetic. */
 OI_SPARE double oi_soft_fma_f64(double a, double b, double c)
 {
     OI_EXACT const double all = a - a + (b - b) + (c - c);
@@ -166,7 +166,7 @@ OI_SPARE double oi_soft_fma_f64(double a, double b, double c)
         mantissa[i] = field != 0 ? fraction | 0x10000000000000u : fraction << up;
         exponent[i] = (field != 0 ? field : 1) - up - 1075;
     }
-    /* Both terms with their first bit at 124 or 125; the smaller one is moved, its lost bits collect in the last. */
+    /* Aligns the leading bits of both terms to 124 or 125, then shifts the smaller term right, with a sticky bit. */
     oi_wide p = oi_wide_left(oi_wide_product(mantissa[0], mantissa[1]), 20);
     oi_wide q = oi_wide_left(oi_make(oi_wide, 0, mantissa[2]), 73);
     const int32_t ep = exponent[0] + exponent[1] - 20, eq = exponent[2] - 73;
@@ -202,7 +202,7 @@ OI_FUNCTION double oi_fma_f64(double a, double b, double c)
 }
 
 //: oi_soft_sqrt_f64
-/* The root in integers, one binary digit after the other. */
+/* The square root in integer arithmetic, bit by bit. */
 OI_SPARE double oi_soft_sqrt_f64(double x)
 {
     const uint64_t u = oi_bits_f64_u64(x);
@@ -224,7 +224,7 @@ OI_SPARE double oi_soft_sqrt_f64(double x)
         m <<= 1;
         --e;
     }
-    /* 54 digits of the root of m * 2^54: one more than the result has. It is never half between two results. */
+    /* 54 bits of the root of m * 2^54, one more than the result has. The root is never halfway between two results. */
     uint64_t root = 0, rest = 0;
     for (int32_t digit = 0; digit < 54; ++digit) {
         rest = rest << 2 | (digit < 27 ? m >> (52 - 2 * digit) & 3u : 0u);
@@ -253,7 +253,7 @@ OI_FUNCTION float oi_sqrt_f32(float x)
 #if OI_ROOTS & 4
     return oi_root_f32(x);
 #else
-    /* Twice the digits and two more: rounding again gives what rounding once would. */
+    /* f64 has more than twice the bits of f32 plus two, so rounding twice gives the same as rounding once. */
     return oi_f32(oi_sqrt_f64(oi_f64(x)));
 #endif
 }

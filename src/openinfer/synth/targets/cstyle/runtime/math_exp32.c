@@ -3,7 +3,7 @@ struct oi_short_power { double scale, rest; };
 OI_TYPE(oi_short_power)
 
 //: oi_exp_series_f32
-/* (exp(r) - 1 - r) / r^2 for |r| < 0.347, and a little beyond it */
+/* (exp(r) - 1 - r) / r^2 for |r| < 0.347, and slightly beyond */
 OI_INLINE float oi_exp_series_f32(float r)
 {
     float p = 0x1.6c5a40p-10f;
@@ -18,10 +18,10 @@ OI_INLINE float oi_exp_series_f32(float r)
 /* exp(x) for x from -104 to 89: x = n * ln 2 + r, exp(x) = 2^n * exp(r), |r| < 0.347. */
 OI_INLINE float oi_exp_core_f32(float x)
 {
-    /* The sum with 1.5 * 2^23 has the nearest integer in its last bits. */
+    /* The sum with 1.5 * 2^23 has the nearest integer in its lowest bits. */
     const float shifted = oi_mad_f32(x, 0x1.715476p+0f, 0x1.8p23f);
     const float k = shifted - 0x1.8p23f;
-    /* The first part of ln 2 has 15 bits: k times it is exact. */
+    /* The high part of ln 2 has 15 bits: its product with k is exact. */
     const float s = oi_mad_f32(k, -0x1.62e400p-1f, x), t = k * -0x1.7f7d1cp-20f, r = s + t;
     const float y = 1.0f + (s + oi_mad_f32(oi_exp_series_f32(r), r * r, t));
     /* 2^n in two factors: it may be subnormal. */
@@ -120,7 +120,7 @@ OI_INLINE oi_short_power oi_exp_short(double x)
 }
 
 //: oi_expm1_short
-/* exp(x) - 1 for |x| as large as an f32 may need. */
+/* exp(x) - 1 for all x with a result in the range of f32. */
 OI_INLINE double oi_expm1_short(double x)
 {
     const oi_short_power e = oi_exp_short(oi_pick_f64(x > 200.0, 200.0, oi_pick_f64(x < -200.0, -200.0, x)));
@@ -148,8 +148,8 @@ OI_INLINE float oi_cosh_f32(float x)
 }
 
 //: oi_erfc_short
-/* erfc(x) = exp(-x^2) * q(t) / (1 + 2 x), t = (x - 3) / (x + 3), for x >= 0 that is an f32 or close to one; from 10.06
-   on there is no f32 but 0. */
+/* erfc(x) = exp(-x^2) * q(t) / (1 + 2 x), t = (x - 3) / (x + 3), for x >= 0 that is an f32 or close to one. From 10.06
+   on, the result underflows in f32. */
 OI_INLINE double oi_erfc_short(double x)
 {
     const double a = oi_pick_f64(x > 10.2, 10.2, x);

@@ -6,9 +6,9 @@ OI_TYPE(oi_exp_parts)
 /* exp(hi + lo) = 2^n * (1 + rest), where rest is within 2^-59 of its value, for sums from -1100 to 1100. */
 OI_INLINE oi_exp_parts oi_expm1_parts(double hi, double lo)
 {
-    /* Adding and taking away 1.5 * 2^52 rounds to an integer. */
+    /* Adding and subtracting 1.5 * 2^52 rounds to an integer. */
     const double n = oi_mad_f64(hi, 0x1.71547652b82fep+0, 0x1.8p52) - 0x1.8p52;
-    /* ln 2 in two parts, of which the first has 41 bits: n times it is exact. */
+    /* ln 2 in two parts, the first of which has 41 bits: its product with n is exact. */
     const oi_pair r = oi_exact_sum(hi - n * 0x1.62e42fefa3000p-1, lo - n * 0x1.3de6af278ece6p-42);
     const oi_pair square = oi_exact_product(r.hi, r.hi);
     /* exp(r) = 1 + r + r^2 / 2 + r^3 * p(r), |r| < 0.347 */
@@ -46,7 +46,7 @@ OI_INLINE double oi_exp2_f64(double x)
 {
     const double a = oi_pick_f64(x > 1030.0, 1030.0, oi_pick_f64(x < -1100.0, -1100.0, x));
     const double k = (a + 0x1.8p52) - 0x1.8p52;
-    /* What is left, times ln 2: it lies in the interval of the series, so that n is 0. */
+    /* The fraction, times ln 2: it is in the range of the series, so that n is 0. */
     const oi_pair r = oi_exact_product(a - k, 0x1.62e42fefa39efp-1);
     const oi_exp_parts e = oi_expm1_parts(r.hi, r.lo + (a - k) * 0x1.abc9e3b39803fp-56);
     const oi_pair m = oi_ordered_sum(1.0, e.rest.hi);
@@ -54,7 +54,7 @@ OI_INLINE double oi_exp2_f64(double x)
 }
 
 //: oi_expm1_pair_f64
-/* exp(x) - 1 to twice the precision, halved (so that it exists if the result does), for x from -50 to 710. */
+/* exp(x) - 1 as a double-double, halved so that it overflows only if the result does, for x from -50 to 710. */
 OI_INLINE oi_pair oi_expm1_pair_f64(double x)
 {
     const oi_exp_parts e = oi_expm1_parts(x, 0.0);

@@ -1,7 +1,7 @@
 //: oi_gelu_fused
 /* gelu(x) = max(x, 0) - a * t * exp(b - a^2 / 2) / 2 with a = |x|, t = 1 / (1 + a / 2), v = 1 - t and
-   b = ln(exp(a^2 / 2) * erfc(a / sqrt(2)) / t) = v * (p(t) - 55/64). The exponent is n * ln 2 + s + e, where e has what
-   other parts lost when they were rounded. From 14.3 on nothing is left of the exponential. */
+   b = ln(exp(a^2 / 2) * erfc(a / sqrt(2)) / t) = v * (p(t) - 55/64). The exponent is n * ln 2 + s + e, where e has the
+   rounding errors of the other terms. From 14.3 on, the exponential underflows. */
 OI_INLINE float oi_gelu_fused(float x)
 {
     const float size = oi_abs_f32(x), a = oi_pick_f32(size < 15.0f, size, 15.0f);
@@ -16,12 +16,12 @@ OI_INLINE float oi_gelu_fused(float x)
     p = oi_fused_f32(p, w, 0x1.5efb2cp-4f);
     p = oi_fused_f32(p, w, 0x1.976964p-2f);
     p = oi_fused_f32(p, w, 0x1.70e214p-4f);
-    /* What was lost: of d, then of t, which b sees 0.3 times more, of v, and of the square. */
+    /* The rounding errors of d, of t, which counts 0.3 times more in b, of v, and of the square. */
     const float back = d - 1.0f, lost_d = (1.0f - (d - back)) + (halved - back);
     const float lost_t = oi_fused_f32(-lost_d, t, oi_fused_f32(-d, t, 1.0f)), lost_v = (1.0f - v) - t;
     const float square = a * halved, lost_square = oi_fused_f32(a, halved, -square);
     const float lost = oi_fused_f32(lost_t, 1.3f, -(lost_square + lost_v));
-    /* The sum with 1.5 * 2^23 + 64 has n + 64 in its last bits: t * 2^(n + 64) is a normal number. */
+    /* The sum with 1.5 * 2^23 + 64 has n + 64 in its lowest bits: t * 2^(n + 64) is a normal number. */
     const float about = oi_fused_f32(v, -0.859375f, -square);
     const float shifted = oi_fused_f32(about, 0x1.715476p+0f, 0x1.8p23f + 64.0f);
     const float n = shifted - (0x1.8p23f + 64.0f);
@@ -45,7 +45,7 @@ OI_INLINE double oi_gelu_wide(double x)
 OI_INLINE float oi_gelu_f32(float x) { return OI_FUSED != 0 ? oi_gelu_fused(x) : oi_f32(oi_gelu_wide(oi_f64(x))); }
 
 //: oi_gelu_f64
-/* x / 2 * erfc(y) with y = -x / sqrt(2): the derivative counts what the product lost, which the tail would multiply.
+/* x / 2 * erfc(y) with y = -x / sqrt(2): the derivative corrects the rounding error of y, which the tail would amplify.
    Measured: at most 2 ulp. */
 OI_FUNCTION double oi_gelu_f64(double x)
 {

@@ -3,7 +3,7 @@ struct oi_short_split { double n, f; };
 OI_TYPE(oi_short_split)
 
 //: oi_log_special_f32
-/* What all logarithms give where they are not finite, y elsewhere. */
+/* The special values that all logarithms share; y where the result is finite. */
 OI_INLINE float oi_log_special_f32(float x, float y)
 {
     const float special = oi_pick_f32(x == 0.0f, -OI_INF, oi_pick_f32(x < 0.0f, OI_NAN, x));
@@ -41,7 +41,7 @@ OI_INLINE float oi_log_f32(float x)
 /* x = 2^n * (1 + f) for normal x > 0, with 1 + f from sqrt(1/2) to sqrt(2). */
 OI_INLINE oi_short_split oi_split_short(double x)
 {
-    /* The exponent becomes a number in the last bits of 2^52. */
+    /* The exponent, in the lowest bits of 2^52, becomes a float. */
     const uint64_t u = oi_bits_f64_u64(x), offset = oi_u64(1024) << 52;
     const uint64_t field = (u - 0x3fe6a09e667f3bcdu + offset) >> 52;
     const double m = oi_bits_u64_f64(u - (field << 52) + offset);
@@ -140,7 +140,7 @@ OI_INLINE float oi_pow_f32(float x, float y)
     const float end = oi_pick_f32((ax == 0.0f) == (y > 0.0f), 0.0f, OI_INF);
     const bool zero = ax == 0.0f, infinite = ax == OI_INF;
     size = oi_pick_f32(oi_either(zero, infinite), end, size);
-    /* From 2^24 on all numbers are even; the last bit of the sum with 2^52 is that of y. */
+    /* From 2^24 on, all numbers are even; the lowest bit of the sum with 2^52 is that of y. */
     const double count = oi_f64(oi_pick_f32(ay < 0x1p24f, ay, 0x1p24f));
     const double shifted = count + 0x1p52;
     const bool whole = shifted - 0x1p52 == count, negative = x < 0.0f;

@@ -12,7 +12,7 @@ OI_INLINE oi_log_split oi_log_parts(double hi, double lo)
     /* A mantissa from sqrt(1/2) to sqrt(2), and its exponent. */
     const uint64_t field = (u - 0x3fe6a09e667f3bcdu + offset) >> 52;
     const double m = oi_bits_u64_f64(u - (field << 52) + offset);
-    /* The exponent becomes a number in the last bits of 2^52. Where 2^-n does not exist there is no lo. */
+    /* The exponent, in the lowest bits of 2^52, becomes a float. Where 2^-n is out of range, lo is 0. */
     const double n = oi_bits_u64_f64(0x4330000000000000u | field) - (0x1p52 + 1024.0) - oi_pick_f64(tiny, 54.0, 0.0);
     const double tail = oi_pick_f64(lo == 0.0, 0.0, lo * oi_bits_u64_f64(oi_u64(2047u - field) << 52));
     /* log(1 + f) = 2 atanh(s) with s = f / (2 + f) */
@@ -40,17 +40,17 @@ OI_INLINE oi_log_split oi_log_parts(double hi, double lo)
 }
 
 //: oi_log_pair_f64
-/* log(hi + lo) to twice the precision. */
+/* log(hi + lo) as a double-double. */
 OI_INLINE oi_pair oi_log_pair_f64(double hi, double lo)
 {
     const oi_log_split l = oi_log_parts(hi, lo);
-    /* The first part of ln 2 has 41 bits: n times it is exact. */
+    /* The high part of ln 2 has 41 bits: its product with n is exact. */
     const oi_pair base = oi_exact_sum(l.n * 0x1.62e42fefa3000p-1, l.n * 0x1.3de6af278ece6p-42);
     return oi_pair_sum(base, l.rest);
 }
 
 //: oi_log_special_f64
-/* What all logarithms give where they are not finite, y elsewhere. */
+/* The special values that all logarithms share; y where the result is finite. */
 OI_INLINE double oi_log_special_f64(double x, double y)
 {
     const double special = oi_pick_f64(x == 0.0, -OI_INF64, oi_pick_f64(x < 0.0, OI_NAN64, x));
@@ -84,7 +84,7 @@ OI_INLINE double oi_log10_f64(double x)
 }
 
 //: oi_log1p_pair_f64
-/* log(1 + hi + lo) to twice the precision, for sums above -1 and below 2^1000. */
+/* log(1 + hi + lo) as a double-double, for sums above -1 and below 2^1000. */
 OI_INLINE oi_pair oi_log1p_pair_f64(double hi, double lo)
 {
     const oi_pair s = oi_exact_sum(1.0, hi);
@@ -149,7 +149,7 @@ OI_FUNCTION double oi_atanh_f64(double x)
 }
 
 //: oi_pow_f64
-/* x^y = exp(y * log x), with the logarithm and the product to twice the precision. Measured: at most 0.75 ulp. */
+/* x^y = exp(y * log x), with the logarithm and the product as double-doubles. Measured: at most 0.75 ulp. */
 OI_FUNCTION double oi_pow_f64(double x, double y)
 {
     if (y == 0.0 || x == 1.0)

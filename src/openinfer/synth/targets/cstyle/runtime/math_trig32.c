@@ -3,9 +3,9 @@ struct oi_quarter { double f; uint64_t k; };
 OI_TYPE(oi_quarter)
 
 //: oi_quarters
-/* |x| = (k + f) * pi / 2 for every finite x, with |f| < 0.501 to full precision and k right in its last two bits: |x|
-   is m * 16^i, where m is whole unless i is 0, so that multiples of 4 can be left out of 16^i * 2 / pi. That number is
-   in three parts. The first two have 29 bits and m has 24: their products are exact. */
+/* |x| = (k + f) * pi / 2 for every finite x, with |f| < 0.501 to full precision and k correct modulo 4: |x| is
+   m * 16^i, where m is an integer unless i is 0, so that multiples of 4 can be dropped from 16^i * 2 / pi. That factor
+   has three parts. The first two have 29 bits and m has 24: their products are exact. */
 OI_INLINE oi_quarter oi_quarters(float x)
 {
     OI_TABLE double upper[27] = {
@@ -139,7 +139,7 @@ OI_INLINE float oi_atan2_f32(float y, float x)
     const double ay = oi_f64(oi_abs_f32(y)), ax = oi_f64(oi_abs_f32(x));
     const bool steep = ay > ax;
     const double n = oi_pick_f64(steep, ax, ay), d = oi_pick_f64(steep, ay, ax);
-    /* Both 0 give 0 and both infinite 1. */
+    /* 0 / 0 counts as 0, and infinity / infinity as 1. */
     const double ratio = oi_pick_f64(n == d, oi_pick_f64(d == 0.0, 0.0, 1.0), n / d);
     const double t = oi_atan_short(ratio);
     const double u = oi_pick_f64(steep, 0x1.921fb54442d18p+0 - t, t);

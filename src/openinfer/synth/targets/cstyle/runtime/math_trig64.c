@@ -3,11 +3,11 @@ struct oi_reduced { oi_pair rest; uint32_t k; };
 OI_TYPE(oi_reduced)
 
 //: oi_reduced_large
-/* x - k * pi / 2 to twice the precision and k modulo 4, for every finite x >= 2: x * 2 / pi modulo 4 in integers, with
-   as many bits of 2 / pi as matter (Payne and Hanek). */
+/* x - k * pi / 2 as a double-double and k modulo 4, for every finite x >= 2: x * 2 / pi modulo 4 in integers, with as
+   many bits of 2 / pi as matter (Payne and Hanek). */
 OI_OUTLINE oi_reduced oi_reduced_large(double x)
 {
-    /* 64 zero bits, then the bits of 2 / pi behind the point. */
+    /* 64 zero bits, then the fraction bits of 2 / pi. */
     OI_TABLE uint32_t two_over_pi[41] = {
         0x00000000u, 0x00000000u, 0xa2f9836eu, 0x4e441529u, 0xfc2757d1u, 0xf534ddc0u, 0xdb629599u, 0x3c439041u,
         0xfe5163abu, 0xdebbc561u, 0xb7246e3au, 0x424dd2e0u, 0x06492eeau, 0x09d1921cu, 0xfe1deb1cu, 0xb129a73eu,
@@ -17,10 +17,10 @@ OI_OUTLINE oi_reduced oi_reduced_large(double x)
         0xf0cfbc20u,
     };
     const uint64_t u = oi_bits_f64_u64(x), m = (u & 0xfffffffffffffu) | 0x10000000000000u;
-    /* x = m * 2^e. Bits of 2 / pi that make multiples of 4 with it are left out: the first e - 2. */
+    /* x = m * 2^e. The first e - 2 bits of 2 / pi only contribute multiples of 4: they are skipped. */
     const int32_t e = oi_i32(u >> 52) - 1075;
     const uint32_t skip = oi_u32(e - 2 + 64), word = skip / 32, shift = skip % 32;
-    /* The lower 224 bits of m * window, least significant word first: two bits before the point, 222 behind. */
+    /* The lower 224 bits of m * window, least significant word first: two integer bits, 222 fraction bits. */
     uint32_t product[7] = { 0u, 0u, 0u, 0u, 0u, 0u, 0u };
     for (int part = 0; part < 2; part++) {
         const uint64_t factor = part != 0 ? m >> 32 : m & 0xffffffffu;
@@ -36,7 +36,7 @@ OI_OUTLINE oi_reduced oi_reduced_large(double x)
     const bool above = oi_last_bit(product[6] >> 29);
     k += oi_u32(above);
     product[6] &= 0x3fffffffu;
-    /* The fraction, or what is missing to the next integer: (2^222 - fraction) is the complement plus one. */
+    /* The fraction, or its distance to the next integer: 2^222 - fraction is the complement plus one. */
     uint64_t carry = 1;
     for (int i = 0; i < 7; i++) {
         const uint64_t flipped = oi_u64(~product[i]) + carry;
@@ -66,7 +66,7 @@ OI_FUNCTION oi_reduced oi_reduced_f64(double x)
         return oi_reduced_large(a);
     const double shifted = a * 0x1.45f306dc9c883p-1 + 0x1.8p52;
     const double k = shifted - 0x1.8p52;
-    /* pi / 2 in four parts, of which three have 30 bits: k times them is exact. */
+    /* pi / 2 in four parts, three of which have 30 bits: their products with k are exact. */
     const oi_pair first = oi_exact_sum(a - k * 0x1.921fb54000000p+0, k * -0x1.10b4611800000p-30);
     const oi_pair second = oi_exact_sum(first.hi, k * -0x1.313198a000000p-61);
     const oi_pair r = oi_exact_sum(second.hi, (first.lo + second.lo) - k * 0x1.701b839a25205p-92);
@@ -147,7 +147,7 @@ OI_FUNCTION double oi_tan_f64(double x)
 }
 
 //: oi_angle
-/* atan2(y, x) to twice the precision for y and x that are not negative, not both 0 and between 2^-480 and 2^500. */
+/* atan2(y, x) as a double-double, for non-negative y and x that are not both 0, and between 2^-480 and 2^500. */
 OI_FUNCTION oi_pair oi_angle(oi_pair y, oi_pair x)
 {
     /* atan(i / 16) */

@@ -1,4 +1,4 @@
-/* What the runtime of CUDA calls things. */
+/* The objects of the CUDA runtime behind the types of the device interface. */
 
 #include <cuda_runtime_api.h>
 #include <sys/types.h>
@@ -9,12 +9,12 @@ typedef struct {
     pid_t process;
 } oi_device;
 
-/* Memory of the device, memory of the host that the device reaches, or both. */
+/* Device memory, pinned host memory that the device can access, or both. */
 typedef struct {
     void *there, *pinned;
 } oi_held;
 
-/* Launches as a graph, from the second time on that they are wanted. */
+/* Launches as a graph, from their second submission on. */
 typedef struct {
     cudaGraph_t graph;
     cudaGraphExec_t made;
@@ -26,7 +26,7 @@ typedef struct {
 typedef struct {
     const oi_kernel *kernels;
     cudaStream_t stream;
-    uint32_t *status, *seen; /* the number of the first launch that has failed: there, and here */
+    uint32_t *status, *seen; /* the number of the first launch that failed: on the device, and on the host */
     cudaEvent_t *clock;
 } oi_tools;
 
@@ -34,6 +34,6 @@ enum {
     PUSHED = 1 << 12, /* the most arguments of a launch */
 };
 
-/* The calling thread works with a device from now on; the device that it did work with. */
+/* Makes a device current for the calling thread and returns the previous one's number, for oi_leave. */
 int oi_enter(const oi_device *device);
 void oi_leave(int device);

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_BEFORE = 64 }; /* launches that the next one waits for, one by one */
+enum { MOST_BEFORE = 64 }; /* most dependencies of a node; more are joined by an empty node */
 static const uint32_t NO_FAILURE = UINT32_MAX;
 
 /* --- instances ---------------------------------------------------------------------------------------------------- */
@@ -54,7 +54,7 @@ void oi_tools_free(oi_queue *q)
 bool oi_counts(const oi_queue *q, int32_t kernel)
 {
     (void)q, (void)kernel;
-    return false; /* the graph of a step says what waits for what */
+    return false; /* the edges of a graph order its launches */
 }
 
 uint32_t oi_first_failed(oi_queue *q)
@@ -69,7 +69,7 @@ uint32_t oi_first_failed(oi_queue *q)
 
 /* --- launches ----------------------------------------------------------------------------------------------------- */
 
-/* A launch as CUDA takes it: where its arguments are, which may have to be one block of them. */
+/* The parameters of a launch for CUDA: pointers to its arguments, or to one block that contains all of them. */
 typedef struct {
     void *places[PUSHED];
     uint64_t block[PUSHED];
@@ -114,7 +114,8 @@ static bool are_launched(const oi_queue *q, oi_params *room)
 
 /* --- graphs ------------------------------------------------------------------------------------------------------- */
 
-/* A launch behind others: behind their ends, or it may begin when all of their groups have, and waits by itself. */
+/* Adds a launch that depends on others: on their ends, or only on the start of all their groups if it may begin early
+   and waits itself. */
 static bool is_node(const oi_queue *q, cudaGraphNode_t *made, cudaGraph_t graph, const oi_call *call,
     const cudaGraphNode_t *before, size_t count, bool may_begin, oi_params *room)
 {
@@ -133,8 +134,8 @@ static bool is_node(const oi_queue *q, cudaGraphNode_t *made, cudaGraph_t graph,
     return cudaGraphAddNode(made, graph, before, edges, count, &about) == cudaSuccess;
 }
 
-/* The nodes of a graph: those that wait come after all before them, others run beside those that stand before them. In a
-   chain, each comes after the one before it. */
+/* Adds the nodes of a graph. A launch that waits depends on the last one that waited and on all after it; any other has
+   the dependencies of the launch before it. In a chain, each launch depends on the previous one. */
 static bool are_nodes(const oi_queue *q, oi_commands *to, oi_params *room)
 {
     const cudaGraphNode_t *before = NULL;
@@ -154,7 +155,7 @@ static bool are_nodes(const oi_queue *q, oi_commands *to, oi_params *room)
                 if (cudaGraphAddEmptyNode(&joint, to->graph, before, before_count) != cudaSuccess) return false;
                 before = &joint;
                 before_count = 1;
-                may_begin = false; /* only launches let others begin */
+                may_begin = false; /* an empty node lets none begin early */
             }
             since = i;
         }
@@ -177,7 +178,7 @@ static bool is_graph(const oi_queue *q, oi_recording *r, oi_params *room)
     return cudaGraphInstantiate(&to->made, to->graph, 0) == cudaSuccess;
 }
 
-/* The graph gets the arguments that are others than the last time. */
+/* Updates the arguments of the graph that have changed since the last submission. */
 static bool are_given(const oi_queue *q, oi_recording *r, oi_params *room)
 {
     bool is_good = true;
@@ -215,7 +216,7 @@ static bool is_run(oi_queue *q, oi_recording *r, oi_params *room)
     return are_given(q, r, room) && cudaGraphLaunch(known->made, stream) == cudaSuccess;
 }
 
-/* The device gets what the host has written. */
+/* Starts the copy of what the host has written to the device. */
 static bool is_sent(const oi_queue *q, const oi_memory *own, size_t at, size_t bytes)
 {
     return bytes == 0 || cudaMemcpyAsync((unsigned char *)own->held.there + at, own->here + at, bytes,

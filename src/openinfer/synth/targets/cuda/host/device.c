@@ -32,17 +32,17 @@ void oi_device_free(oi_device *own)
     free(own);
 }
 
-/* The device that the calling thread works with, if it has what kernels need. */
+/* Gets the current device of the calling thread, if it has what the kernels need. */
 static oi_problem device_new(const oi_given *given, oi_device **made)
 {
     int count = 0, number = 0, lanes = 0;
     struct cudaFuncAttributes about;
     const cudaError_t found = cudaGetDeviceCount(&count);
-    if (found == cudaErrorInitializationError) return OI_FORKED; /* the process before the fork has used CUDA */
+    if (found == cudaErrorInitializationError) return OI_FORKED; /* the parent process used CUDA before the fork */
     if (found != cudaSuccess || count == 0 || cudaGetDevice(&number) != cudaSuccess) return OI_NO_DRIVER;
     if (cudaDeviceGetAttribute(&lanes, cudaDevAttrWarpSize, number) != cudaSuccess || (uint32_t)lanes < given->lanes)
         return OI_NO_FEATURE;
-    /* Kernels are there for one architecture, and some ask for memory that a group does not have otherwise. */
+    /* Kernels are compiled for one architecture, and some need more shared memory than a group gets by default. */
     for (int32_t i = 0; i < given->kernel_count; ++i) {
         const oi_kernel *const kernel = &given->kernels[i];
         if (cudaFuncGetAttributes(&about, kernel->function) != cudaSuccess || (kernel->shared > 0
@@ -91,7 +91,7 @@ void *oi_memory_new(size_t bytes)
     return own;
 }
 
-/* The bytes that it takes. */
+/* The bytes to allocate. */
 static size_t room_of(const oi_memory *own) { return own->bytes > 0 ? (own->bytes + 15) / 16 * 16 : 16; }
 
 static void unbound(oi_memory *own)
@@ -120,7 +120,7 @@ void oi_memory_free(void *memory)
     free(own);
 }
 
-/* What the host writes is copied to the device before launches run; what it reads is written there by launches. */
+/* What the host writes is copied to the device before launches run; what it reads, launches write to host memory. */
 static bool is_allocated(oi_memory *own)
 {
     const size_t room = room_of(own);
@@ -132,7 +132,7 @@ static bool is_allocated(oi_memory *own)
     if (own->use > OI_HIDDEN) {
         if (cudaHostAlloc(&own->held.pinned, room, cudaHostAllocMapped | cudaHostAllocPortable) != cudaSuccess) return false;
         seen = own->held.pinned;
-    } else { /* a mirror takes up room only where it is touched */
+    } else { /* a mirror takes up pages only where it is touched */
         const int access = own->use == OI_HIDDEN ? PROT_NONE : PROT_READ | PROT_WRITE;
         seen = mmap(NULL, room, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (seen == MAP_FAILED) return false;
@@ -165,7 +165,7 @@ oi_problem oi_memory_on(oi_memory *own, oi_device *device, oi_use use)
 bool oi_memory_put(const oi_memory *memory, size_t at, const void *from, size_t bytes)
 {
     const int before = oi_enter(memory->device);
-    /* Memory that can be paged has been read when the copy returns, and need not have arrived. */
+    /* A copy from pageable memory may return before the data has arrived on the device. */
     const bool is_good = bytes == 0
         || (cudaMemcpy((unsigned char *)memory->held.there + at, from, bytes, cudaMemcpyHostToDevice) == cudaSuccess
             && cudaStreamSynchronize(cudaStreamLegacy) == cudaSuccess);

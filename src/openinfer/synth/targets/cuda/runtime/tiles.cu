@@ -1,5 +1,5 @@
 //: oi_piece
-/* 16 bytes of a row of a tile, from a term on: 8 rows have their pieces in 8 orders. */
+/* The 16-byte piece of a row that begins with a term. Pieces are swizzled: their index is XORed with row modulo 8. */
 template <typename T> static __device__ __forceinline__ T *oi_piece(T *tile, uint32_t row, uint32_t term)
 {
     const uint32_t bytes = uint32_t(sizeof(T)), piece = term * bytes / 16u;
@@ -7,7 +7,7 @@ template <typename T> static __device__ __forceinline__ T *oi_piece(T *tile, uin
 }
 
 //: oi_tile
-/* A tile as matrix units know it: where it is, and that 8 rows of it have their pieces in 8 orders. */
+/* The descriptor of a tile for matrix units: its address, and the strides and swizzling of rows of 128 bytes. */
 template <typename T> static __device__ __forceinline__ uint64_t oi_tile(const T *tile)
 {
 #ifdef OI_MATRIX_UNITS
@@ -19,7 +19,7 @@ template <typename T> static __device__ __forceinline__ uint64_t oi_tile(const T
 }
 
 //: oi_copy_ahead
-/* 16 bytes are on their way into a tile, or zeros are. */
+/* Starts the copy of 16 bytes to a tile, or of zeros if they are not valid. */
 template <typename T> static __device__ __forceinline__ void oi_copy_ahead(T *to, const T *from, bool is_valid)
 {
 #ifdef OI_MATRIX_UNITS
@@ -31,7 +31,7 @@ template <typename T> static __device__ __forceinline__ void oi_copy_ahead(T *to
 }
 
 //: oi_batch
-/* The copies since the last time are a batch. */
+/* Commits the copies since the last batch as a batch. */
 static __device__ __forceinline__ void oi_batch()
 {
 #ifdef OI_MATRIX_UNITS
@@ -40,7 +40,7 @@ static __device__ __forceinline__ void oi_batch()
 }
 
 //: oi_arrived
-/* This thread's batches are in their tiles, but for the last ones, and units may read what it has put there. */
+/* Waits for this thread's batches, except the last pending ones; its writes are then visible to matrix units. */
 template <int pending> static __device__ __forceinline__ void oi_arrived()
 {
 #ifdef OI_MATRIX_UNITS
@@ -50,7 +50,7 @@ template <int pending> static __device__ __forceinline__ void oi_arrived()
 }
 
 //: oi_summed
-/* All products are in the sums. */
+/* Waits until all products are in the sums. */
 template <typename T, int count> static __device__ __forceinline__ void oi_summed(T (&sums)[count])
 {
 #ifdef OI_MATRIX_UNITS
@@ -61,6 +61,6 @@ template <typename T, int count> static __device__ __forceinline__ void oi_summe
 }
 
 //: oi_pinned
-/* A compiler does not know what else a number depends on here. */
+/* Keeps the compiler from moving the use of a number across this point. */
 static __device__ __forceinline__ void oi_pinned(float &x) { asm volatile("" : "+f"(x) :: "memory"); }
 static __device__ __forceinline__ void oi_pinned(int32_t &x) { asm volatile("" : "+r"(x) :: "memory"); }

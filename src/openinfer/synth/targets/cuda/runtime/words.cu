@@ -7,14 +7,14 @@
 //: OI_OUTLINE
 #define OI_OUTLINE static __device__ __noinline__
 //: OI_EXACT
-/* For a value that must not be computed in another way; here none is. */
+/* For a value that must be computed as written; in CUDA, all are. */
 #define OI_EXACT
 //: OI_TABLE
 #define OI_TABLE static const
 //: OI_TYPE
 #define OI_TYPE(name) 
 //: oi_make
-/* A struct of its two members. */
+/* A struct from its two members. */
 #define oi_make(type, first, second) (type{ (first), (second) })
 
 //: oi_u8
@@ -79,7 +79,7 @@
 //: oi_is_finite_f64
 #define oi_is_finite_f64(x) ((x) - (x) == 0.0)
 //: oi_leading_zeros
-/* How many bits of 64 stand before the first that is set, if any is. */
+/* The number of leading zeros of a 64-bit number other than 0. */
 #define oi_leading_zeros(x) __clzll((long long)(x))
 //: oi_last_bit
 #define oi_last_bit(x) (((x) & 1u) != 0u)

@@ -5,7 +5,7 @@
 
 /* --- copies ------------------------------------------------------------------------------------------------------- */
 
-/* So many groups that each thread has a unit, or as many as every device takes. */
+/* Enough groups for a unit per thread, up to the most that every device accepts. */
 static int64_t groups_of(uint64_t units)
 {
     const uint64_t groups = (units + OI_GROUP - 1) / OI_GROUP;
@@ -36,7 +36,7 @@ void oi_keep_copy(oi_queue *q, void *to, const void *from, size_t bytes) { copy(
 
 static int64_t both(uint64_t low, uint64_t high) { return (int64_t)(low | high << 32); }
 
-/* From the first of some cells to the end of the last that is inside; and how many cells there are. */
+/* The range from the first cell to the end of the last one inside the array; and the number of cells. */
 static oi_range hull_of(const oi_cells *c, uint64_t *cells)
 {
     int64_t first = 0, last = 0;
@@ -51,14 +51,14 @@ static oi_range hull_of(const oi_cells *c, uint64_t *cells)
     return (oi_range){ c->cells + first * bits / 8, c->cells + ((last + 1) * bits + 7) / 8, false, 0, 0 };
 }
 
-/* --- tensors that are made in cells ------------------------------------------------------------------------------- */
+/* --- tensors computed in place ------------------------------------------------------------------------------------ */
 
 void oi_hand_over(oi_queue *q, const void *value) { q->handed_over = value; }
 
 static bool meet(const oi_range *one, const oi_range *other) { return one->first < other->end && other->first < one->end; }
 
-/* The memory of a tensor as the launch has it that has made it, if that can make it in cells as well: nothing else works
-   on the tensor, the cells or what they are kept in, and nothing from the launch on can fail. NULL if there is none. */
+/* The range of a tensor in the launch that computes it, if that can write to the cells instead: no later launch uses
+   the tensor, none uses the cells or their backup, and none from that one on can fail. NULL otherwise. */
 static oi_range *maker_of(oi_queue *q, const oi_range *tensor, const oi_range *cells, const oi_range *kept)
 {
     oi_range *found = NULL;
@@ -76,7 +76,7 @@ static oi_range *maker_of(oi_queue *q, const oi_range *tensor, const oi_range *c
     return found;
 }
 
-/* The last launch is moved to a place before others. */
+/* Moves the last launch to an earlier position. */
 static void move_up(oi_queue *q, int32_t place)
 {
     oi_call *const calls = q->wanted.calls;
@@ -92,8 +92,8 @@ static void move_up(oi_queue *q, int32_t place)
     }
 }
 
-/* Whether the launch that makes a tensor, which nothing else reads, now makes it in cells. What these were is kept by a
-   launch that runs before the barrier which the other one is behind. */
+/* Changes the launch that computes a tensor, which nothing else reads, to write to the cells; false if it cannot. Their
+   old contents are saved by a launch before the barrier that precedes it. */
 static bool is_made_there(oi_queue *q, const oi_range *tensor, const oi_range *cells, unsigned char *to)
 {
     const size_t bytes = (size_t)(cells->end - cells->first);
@@ -119,13 +119,13 @@ static bool is_made_there(oi_queue *q, const oi_range *tensor, const oi_range *c
     return true;
 }
 
-/* The word that a place is in; NULL is in none. */
+/* The word that contains an address; NULL for NULL. */
 static const unsigned char *word_at(const void *at)
 {
     return at == NULL ? NULL : (const unsigned char *)at - (uintptr_t)at % 4;
 }
 
-/* The second kernel of every project works on cells, by units of 32 bits if all of them have such, else by elements. */
+/* The second kernel of every project accesses cells, in units of 32 bits if all sides allow it, else of elements. */
 void oi_move(oi_queue *q, int32_t action, const oi_cells *c, const void *value, void *kept)
 {
     const uintptr_t places = (uintptr_t)c->cells | (uintptr_t)value | (uintptr_t)kept;
@@ -144,8 +144,8 @@ void oi_move(oi_queue *q, int32_t action, const oi_cells *c, const void *value, 
     const bool is_one_piece = by_words && (uint64_t)length * 8 == units * cell_bits;
     if (action == 1 && is_one_piece && q->handed_over == value && is_made_there(q, &tensor, &hull, kept)) return;
     const bool is_read = action == 0;
-    /* What the launch is ordered by: the cells it works on, the tensor, and what is kept. The kernel knows all of them by
-       where they begin. */
+    /* The launch is ordered by the first three: cells, tensor and backup. The kernel addresses cells from the start of
+       the array, which is the fourth. */
     oi_argument given[10 + 2 * OI_MOST_AXES] = {
         { hull.first, length, !is_read },
         { value == NULL ? NULL : base[1], action == 3 ? hull.end - c->cells : value_bytes + 4, is_read },
@@ -181,7 +181,7 @@ void oi_set(oi_queue *q, void *at, int32_t bits, int64_t count, uint64_t element
 
 /* --- what the host sees ------------------------------------------------------------------------------------------- */
 
-/* Another instance may have worked on the state meanwhile. */
+/* Marks copies of the state as out of date if another instance has used it since. */
 static void use_state(oi_queue *q)
 {
     if (q->state == NULL || q->state->user == q) return;
@@ -190,7 +190,7 @@ static void use_state(oi_queue *q)
     q->state->user = q;
 }
 
-/* The watch of a place, which begins with its first use; NULL where there is no memory for it. */
+/* The watch of a value, created on first use; NULL if out of memory. */
 static oi_watch *watch_of(oi_queue *q, const void *at, size_t bytes)
 {
     for (int32_t i = 0; i < q->watch_count; ++i) {
@@ -212,7 +212,7 @@ static oi_watch *watch_of(oi_queue *q, const void *at, size_t bytes)
     return one;
 }
 
-/* Records the copy of a watched place into memory that is read back; false where there is no room in it. */
+/* Records a copy of a watched value into memory that is read back; false if that is full. */
 static bool is_asked(oi_queue *q, oi_watch *one, size_t most)
 {
     const size_t bytes = (most + 63) / 64 * 64;
@@ -246,7 +246,7 @@ void oi_answered(oi_queue *q, bool has_failed)
     }
 }
 
-/* The mirror of a watched place is what was copied. */
+/* Updates the mirror of a watched value from its copy. */
 static void reflect(const oi_queue *q, oi_watch *one)
 {
     if (!one->is_here) memcpy((void *)(uintptr_t)one->at, q->shown->here + one->slot, one->bytes);
@@ -258,7 +258,7 @@ static oi_memory *memory_at(const oi_queue *q, const void *at)
     return oi_is_in(at, q->arena->here, q->arena->bytes) ? q->arena : q->state;
 }
 
-/* Whether some of the bytes are the host's own. */
+/* Whether only the host uses some of the bytes. */
 static bool is_owned(const oi_queue *q, const void *at, size_t bytes)
 {
     const size_t first = q->state == NULL ? 0 : (size_t)((const unsigned char *)at - q->state->here);
@@ -268,7 +268,7 @@ static bool is_owned(const oi_queue *q, const void *at, size_t bytes)
     return false;
 }
 
-/* Bytes of the device's own memory, but for those that only the host uses. */
+/* Copies bytes from the device to the mirror, except those that only the host uses. */
 static bool is_got(const oi_memory *own, size_t at, size_t end)
 {
     if (end > own->bytes) end = own->bytes;
@@ -361,7 +361,7 @@ unsigned char *oi_inputs(oi_queue *q)
 void oi_show(oi_queue *q, const void *at, size_t bytes, size_t most)
 {
     use_state(q);
-    if (bytes == 0 || bytes > most) return; /* a size that has no value makes no shape */
+    if (bytes == 0 || bytes > most) return; /* no shape: a dynamic size has no valid value */
     oi_watch *const one = watch_of(q, at, bytes);
     if (one == NULL || !is_asked(q, one, most)) oi_lose(q, OI_NO_MEMORY);
 }

@@ -1,16 +1,16 @@
-/* Kernels one at a time, for a caller that looks at every result. Each has a queue of its own; all of them work in one
-   arena, and so on one device. */
+/* Runs kernels one at a time, for a caller that reads every result. Each has its own queue; all of them share an arena,
+   and so a device. */
 
 #include "inside.h"
 
 #include <stdlib.h>
 
 typedef struct {
-    int32_t kernel, first, count, can_fail; /* its arguments are those from the first on */
+    int32_t kernel, first, count, can_fail; /* count arguments, from index first on */
     int64_t groups;
 } nodes_launch;
 
-/* Memory of so many bytes at an offset of the arena, or a number where the offset is negative. */
+/* Memory of number bytes at an offset in the arena, or just a number if the offset is negative. */
 typedef struct {
     int64_t offset, number;
     int32_t is_written;
@@ -23,13 +23,13 @@ typedef struct {
     int64_t nanoseconds, calls;
 } nodes_kernel;
 
-enum { NODES_REFUSED = 0, NODES_PROBLEM = 1 }; /* what a run ends with: -1, the first, or the second plus a problem */
+enum { NODES_REFUSED = 0, NODES_PROBLEM = 1 }; /* how a run ends: -1, the first, or the second plus a problem */
 
 void *nodes_memory(size_t bytes) { return oi_memory_new(bytes); }
 
 void nodes_release(void *memory) { oi_memory_free(memory); }
 
-/* A negative number, or what is wrong. */
+/* Returns -1, or the problem. */
 int32_t nodes_open(void *arena, size_t bytes, const oi_kernel *kernels, int32_t count, uint32_t lanes, nodes_kernel **made)
 {
     const oi_given given = { .arena = arena, .arena_bytes = bytes, .kernels = kernels, .kernel_count = count,
@@ -56,11 +56,11 @@ void nodes_close(nodes_kernel *own)
     free(own);
 }
 
-/* Where the mirror of the arena lies. */
+/* The mirror of the arena. */
 unsigned char *nodes_bytes(const nodes_kernel *own) { return own->arena; }
 
-/* Runs launches, and waits for them; how long the device took for them, or -1 if it has no clock. The first bytes of the
-   mirror are what they begin with, and so many from a place on are in it in the end. */
+/* Runs launches and waits for them. Uploads the first given_bytes of the mirror before, and downloads made_bytes from
+   made_at on after. Sets nanoseconds to the time on the device, or to -1 if it has no clock. */
 int32_t nodes_run(nodes_kernel *own, int32_t count, const nodes_launch *launches, const nodes_argument *arguments,
     size_t given_bytes, size_t made_at, size_t made_bytes, int64_t *nanoseconds)
 {

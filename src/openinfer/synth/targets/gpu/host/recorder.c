@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- what is recorded --------------------------------------------------------------------------------------------- */
+/* --- recorded launches -------------------------------------------------------------------------------------------- */
 
-/* Room for one more launch with so many values; false where there is no memory. */
+/* Reserves space for one more launch with this many values; false if out of memory. */
 static bool has_room(oi_calls *all, int32_t values)
 {
     if (all->count == all->room) {
@@ -32,7 +32,7 @@ static void calls_free(oi_calls *all)
     *all = (oi_calls){ 0 };
 }
 
-/* The same launches, of which those stay given that are. */
+/* Copies launches; those that read their arguments from the block keep doing so. */
 static bool calls_copied(oi_calls *to, const oi_calls *from)
 {
     for (int32_t i = 0; i < from->count; ++i) {
@@ -64,7 +64,7 @@ static bool is_made(oi_queue *q, oi_memory **made, size_t bytes, oi_use use)
     return *made != NULL && oi_memory_on(*made, q->device, use) == OI_GOOD;
 }
 
-/* The arena, the state and the weights on one device: that of the first of them which has one, else a new one. */
+/* Puts arena, state and weights on one device: that of the arena or the state if either has one, else a new one. */
 static oi_problem gather(oi_queue *q, const oi_given *given, oi_mirrors *mirrors)
 {
     oi_memory *const arena = oi_memory_of(given->arena), *const state = oi_memory_of(given->state);
@@ -129,7 +129,7 @@ bool oi_is_in(const void *at, const void *first, size_t bytes)
     return (uintptr_t)at >= (uintptr_t)first && (uintptr_t)at - (uintptr_t)first < bytes;
 }
 
-/* The address on the device of a place in memory of the instance. */
+/* The device address of a pointer into the instance's memory; 0 for other pointers. */
 uint64_t oi_address(const oi_queue *q, const void *at)
 {
     const oi_memory *const all[] = { q->arena, q->state, q->weights, q->block, q->shown };
@@ -152,8 +152,8 @@ void oi_outdate(oi_queue *q, const oi_range *changed)
             q->watches[i].is_new = q->watches[i].is_here = q->watches[i].is_asked = false;
 }
 
-/* Whether a launch waits for those before it: it does where it sees what they wrote or writes what they have read, and
-   behind one that can fail it does in any case. */
+/* Whether a launch waits for those before it: it does if it reads or writes what they write, writes what they read, or
+   follows one that can fail. */
 static bool is_ordered(oi_queue *q, int32_t count, const oi_argument *given)
 {
     bool waits = q->is_checking || q->touched_count + count > RANGES;
@@ -184,7 +184,7 @@ void oi_lose(oi_queue *q, oi_problem problem)
 
 static int32_t settle(oi_queue *q);
 
-/* Whether a launch with so many values can be recorded. */
+/* Whether a launch with this many values can be recorded, after submitting the others if the block is full. */
 static bool is_recording(oi_queue *q, int32_t values)
 {
     if (!q->is_settling && (q->wanted.used + (size_t)values) * 8 > BLOCK - HEAD - SPARE) {
@@ -199,7 +199,7 @@ static bool is_recording(oi_queue *q, int32_t values)
 void oi_launch(oi_queue *q, int32_t kernel, int64_t groups, int32_t failure, int32_t count, const oi_argument *given)
 {
     oi_calls *const all = &q->wanted;
-    const int32_t total = count + 2; /* every launch knows where the first that fails puts its number, and its own */
+    const int32_t total = count + 2; /* and the address of the status, and the launch's own number */
     if (groups <= 0 || !is_recording(q, total + 2)) return;
     uint64_t *const to = all->values + all->used;
     to[0] = (uint64_t)groups | UINT64_C(1) << 32;
@@ -208,7 +208,7 @@ void oi_launch(oi_queue *q, int32_t kernel, int64_t groups, int32_t failure, int
         to[2 + i] = given[i].at != NULL ? oi_address(q, given[i].at) : (uint64_t)given[i].number;
     q->can_fail = q->can_fail || failure >= 0;
     to[2 + count] = q->status;
-    to[3 + count] = q->can_fail && failure >= -1 ? (uint64_t)all->count + 1 : 0; /* with 0, there is nothing to look at */
+    to[3 + count] = q->can_fail && failure >= -1 ? (uint64_t)all->count + 1 : 0; /* 0: no check */
     const bool waits = is_ordered(q, count, given);
     all->calls[all->count++] = (oi_call){ .kernel = kernel, .failure = failure, .place = q->place, .count = total,
         .at = all->used, .waits = waits, .is_given = total >= PUSHED, .keeps = -1 };
@@ -235,7 +235,7 @@ static bool is_same(const oi_calls *one, const oi_calls *other, int32_t i)
     return memcmp(one->values + call->at, other->values + call->at, bytes) == 0;
 }
 
-/* How far a recording is what is wanted: alike if the same kernels are launched with other arguments. */
+/* Compares a recording with the wanted launches. ALIKE: the same kernels with other arguments. */
 static oi_likeness likeness(const oi_calls *one, const oi_calls *wanted)
 {
     oi_likeness found = SAME;
@@ -249,8 +249,8 @@ static oi_likeness likeness(const oi_calls *one, const oi_calls *wanted)
     return found;
 }
 
-/* The recording of what is wanted: one that there is, or one in which arguments that are others now are read from the
-   block from now on, or a new one in place of the oldest. NULL where the device is lost. */
+/* The recording of the wanted launches: a cached one; or one that is alike, changed to read the arguments that differ
+   from the block from now on; or a new one in place of the least recently used. NULL on failure. */
 static oi_recording *recording_of(oi_queue *q)
 {
     oi_recording *best = NULL, *oldest = &q->kept[0];
@@ -273,7 +273,7 @@ static oi_recording *recording_of(oi_queue *q)
     return is_whole ? best : NULL;
 }
 
-/* Whether a launch, and all behind it up to the next that waits, can wait by themselves. */
+/* Whether a launch and all after it, up to the next one that waits, can wait themselves, without a barrier. */
 static bool can_await(const oi_queue *q, int32_t first)
 {
     bool found = true;
@@ -282,9 +282,8 @@ static bool can_await(const oi_queue *q, int32_t first)
     return found;
 }
 
-/* Where launches wait by themselves, each knows how many groups have ended when all launches have that it waits for: in
-   the upper half of its number, whose first bit says that its own are counted, too. Of many groups, that would take
-   longer than a barrier. */
+/* Stores, in the upper half of each launch's number, how many groups must have ended before it may go on; the highest
+   bit says that its own groups are counted. With many groups, a barrier is faster. */
 static void count_groups(oi_queue *q)
 {
     uint32_t groups = 0, awaited = 0;
@@ -305,7 +304,7 @@ static void count_groups(oi_queue *q)
     }
 }
 
-/* Takes out the copies for a rollback behind the last launch that can fail. The next launch waits in their place. */
+/* Drops the rollback copies after the last launch that can fail. If one of them waits, the next launch does instead. */
 static void leave_copies_out(oi_queue *q)
 {
     oi_calls *const all = &q->wanted;
@@ -391,7 +390,7 @@ void oi_time(oi_queue *q, int64_t *nanoseconds, int64_t *calls)
     const bool was_timed = q->is_timed;
     q->is_timed = oi_clock_runs(q, nanoseconds != NULL);
     if (q->is_timed == was_timed) return;
-    for (int i = 0; i < KEPT; ++i) q->kept[i].calls.count = 0; /* they have no clock, or one that is gone */
+    for (int i = 0; i < KEPT; ++i) q->kept[i].calls.count = 0; /* made without the clock, or with one that is gone */
 }
 
 void oi_place(oi_queue *q, int32_t place) { q->place = place; }

@@ -1,6 +1,6 @@
 //: oi_undo
-/* What a step has changed, one record after the other: what was there before is kept in the arena, on the device if it
-   is there, else here. When there is no room for more, the step cannot be taken back. */
+/* The undo log of a step, a sequence of records. Old contents are kept in the arena: of device memory on the device,
+   of other memory on the host. Once the log is full, the step cannot be rolled back. */
 typedef struct {
     unsigned char *memory;
     size_t room, used;
@@ -35,7 +35,7 @@ static inline void oi_keep_there(oi_undo *undo, void *at, size_t bytes)
     if (kept != NULL) oi_keep_copy(undo->queue, undo->memory + kept->place, at, bytes);
 }
 
-/* Where cells are to be kept that are about to be changed. */
+/* Where to save cells that are about to change; NULL if they are not saved. */
 static inline void *oi_keep_cells(oi_undo *undo, const oi_cells *cells)
 {
     int64_t elements = cells->entry;
@@ -48,7 +48,7 @@ static inline void *oi_keep_cells(oi_undo *undo, const oi_cells *cells)
     return undo->memory + kept->place;
 }
 
-/* The last record, taken off: what it keeps is put back. */
+/* Pops the last record and restores what it keeps. */
 static inline const oi_kept *oi_put_back(oi_undo *undo)
 {
     const oi_kept *const kept = oi_record(undo->queue, --undo->count);
@@ -60,16 +60,16 @@ static inline const oi_kept *oi_put_back(oi_undo *undo)
     return kept;
 }
 
-//: oi_take_back OI_APART oi_undo
-/* Puts everything back as it was, the last change first. */
-OI_APART void oi_take_back(oi_undo *undo)
+//: oi_roll_back OI_APART oi_undo
+/* Rolls back all changes, the last one first. */
+OI_APART void oi_roll_back(oi_undo *undo)
 {
     while (undo->count > 0) oi_put_back(undo);
     oi_settle(undo->queue);
 }
 
 //: oi_keep_heap OI_APART oi_undo
-/* Memory of a table is about to be replaced: it stays while the step can roll back. */
+/* Keeps the memory of a table that is about to be replaced, or frees it if the step cannot be rolled back. */
 OI_APART void oi_keep_heap(oi_undo *undo, unsigned char **heap)
 {
     oi_kept *const kept = oi_one_more(undo, OI_KEPT_HEAP, heap, 0);
@@ -77,9 +77,9 @@ OI_APART void oi_keep_heap(oi_undo *undo, unsigned char **heap)
     else free(*heap);
 }
 
-//: oi_take_back_heap OI_APART oi_undo
-/* Puts everything back as it was, the last change first; memory that is newer is given back. */
-OI_APART void oi_take_back_heap(oi_undo *undo)
+//: oi_roll_back_heap OI_APART oi_undo
+/* Rolls back all changes, the last one first, and frees table memory that was allocated since. */
+OI_APART void oi_roll_back_heap(oi_undo *undo)
 {
     while (undo->count > 0) {
         const oi_kept *const kept = oi_put_back(undo);
@@ -91,8 +91,8 @@ OI_APART void oi_take_back_heap(oi_undo *undo)
     oi_settle(undo->queue);
 }
 
-/* What has been done stays: memory that is older is given back. */
-OI_APART void oi_go_on(oi_undo *undo)
+/* Commits all changes: frees table memory that has been replaced. */
+OI_APART void oi_commit(oi_undo *undo)
 {
     while (undo->count > 0) {
         const oi_kept *const kept = oi_record(undo->queue, --undo->count);
@@ -101,7 +101,7 @@ OI_APART void oi_go_on(oi_undo *undo)
 }
 
 //: oi_over_there OI_APART oi_walk
-/* What is done to the cells of a part on the device. */
+/* Reads, writes, fills or copies a slice of cells on the device. */
 OI_APART void oi_over_there(oi_queue *queue, const oi_walk *w, const oi_part *part)
 {
     oi_cells all = { .axes = w->axes, .cell_bits = w->cell_bits, .value_bits = w->value_bits, .entry = w->entry,
@@ -117,7 +117,7 @@ OI_APART void oi_over_there(oi_queue *queue, const oi_walk *w, const oi_part *pa
 }
 
 //: oi_part_there OI_APART oi_over_there
-/* A part of a tensor, with elements of a number of bits: read, written, filled, or copied from another tensor. */
+/* Reads, writes or fills a slice of a tensor with elements of this many bits, or copies it from another tensor. */
 OI_APART void oi_part_there(oi_queue *queue, oi_action action, void *whole, const int64_t *shape, int axes, int bits,
                             const oi_part *part, const void *value, uint64_t element, oi_undo *undo)
 {
@@ -126,7 +126,7 @@ OI_APART void oi_part_there(oi_queue *queue, oi_action action, void *whole, cons
 }
 
 //: oi_read_there OI_APART oi_select oi_over_there oi_table_read
-/* A part of a table as a tensor. The memory of a table that grows is here. */
+/* Reads a slice of a table into a tensor. A table that grows is in host memory. */
 OI_APART void oi_read_there(oi_queue *queue, const oi_grid *g, const oi_part *part, void *value)
 {
     const oi_table *t = g->table;
@@ -143,7 +143,7 @@ OI_APART void oi_read_there(oi_queue *queue, const oi_grid *g, const oi_part *pa
 }
 
 //: oi_write_there OI_APART oi_select oi_over_there oi_table_write
-/* Puts a tensor into a part of a table; extents grow to what was written, and are here. */
+/* Writes a tensor to a slice of a table; the extents, which are in host memory, grow to include it. */
 OI_APART void oi_write_there(oi_queue *queue, const oi_grid *g, const oi_part *part, const void *value)
 {
     const oi_table *t = g->table;
@@ -172,7 +172,7 @@ OI_APART void oi_write_there(oi_queue *queue, const oi_grid *g, const oi_part *p
 }
 
 //: oi_clear_there OI_APART oi_grid oi_table_clear
-/* All of a table as it was in the beginning. */
+/* Resets a table to its initial state. */
 OI_APART void oi_clear_there(oi_queue *queue, const oi_grid *g)
 {
     const oi_table *t = g->table;
@@ -193,7 +193,7 @@ OI_APART void oi_clear_there(oi_queue *queue, const oi_grid *g)
 }
 
 //: oi_reset_there OI_APART oi_select oi_over_there oi_table_reset
-/* A part of a table as it was in the beginning; with is_whole, matrices lose what they have grown as well. */
+/* Resets a slice of a table to its initial state; with is_whole, the extents of its matrices as well. */
 OI_APART void oi_reset_there(oi_queue *queue, const oi_grid *g, const oi_part *part, bool is_whole)
 {
     const oi_table *t = g->table;

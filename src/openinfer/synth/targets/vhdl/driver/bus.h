@@ -1,6 +1,6 @@
-/* How the driver reaches the circuit: registers of eight bits on a bus, which the host program brings.
- * Each function transfers a number of bytes to or from one register, and returns 0, or anything else if it could not.
- * bus_wait may be NULL; else it is called while a step runs, and may sleep until the circuit is not busy any more. */
+/* How the driver reaches the circuit: eight-bit registers on a bus that the host program provides.
+ * bus_write and bus_read transfer `count` bytes to or from one register. All functions return 0 on success.
+ * bus_wait may be NULL; otherwise it is called while a step runs, and may sleep until the circuit is idle. */
 typedef struct {
     int (*bus_write)(void *user, uint8_t reg, const uint8_t *bytes, size_t count);
     int (*bus_read)(void *user, uint8_t reg, uint8_t *bytes, size_t count);

@@ -1,5 +1,4 @@
-/* The circuit, as the functions of the header see it: its memory has a mirror here, of which parts are looked at and
-   put back. */
+/* The circuit behind the functions of the header. The host mirrors its memory, and copies ranges in both directions. */
 static oi_bus attached;
 
 typedef struct {
@@ -7,7 +6,7 @@ typedef struct {
     unsigned char *arena, *state;
     int is_lost;
 #ifdef OI_TRACE
-    unsigned char *seen; /* the value that the trace is told */
+    unsigned char *seen; /* the value passed to the trace */
 #endif
 } oi_circuit;
 
@@ -30,7 +29,7 @@ static int oi_aim(oi_circuit *d, uint32_t address)
     return oi_write(d, OI_ADDRESS, bytes, 4);
 }
 
-/* Where a byte of a mirror is in the circuit. */
+/* The circuit's address of a byte in a mirror. */
 __attribute__((unused)) static uint32_t oi_place(const oi_circuit *d, const void *at)
 {
     const unsigned char *const p = at;
@@ -48,7 +47,7 @@ __attribute__((unused)) static int oi_receive(oi_circuit *d, uint32_t address, v
     return bytes > 0 && (oi_aim(d, address) || oi_read(d, OI_DATA, to, bytes));
 }
 
-/* Elements of a number of bits get one value, in the mirror. */
+/* Fills elements of `bits` bits in the mirror with one value. */
 __attribute__((unused)) static void oi_set(void *device, void *at, int bits, int64_t count, uint64_t element)
 {
     unsigned char *const p = at;
@@ -65,7 +64,7 @@ __attribute__((unused)) static void oi_set(void *device, void *at, int bits, int
 }
 
 #ifdef OI_TRACE
-/* A number that the circuit holds where it has stopped. */
+/* Reads a number from a stopped circuit. */
 __attribute__((unused)) static int64_t oi_number(oi_circuit *d, unsigned which)
 {
     const unsigned char choice[2] = { (unsigned char)which, (unsigned char)(which >> 8) };
@@ -76,7 +75,7 @@ __attribute__((unused)) static int64_t oi_number(oi_circuit *d, unsigned which)
     return (int64_t)number;
 }
 
-/* A value where the circuit has stopped, until the next one is asked for; one without sizes has no elements. */
+/* Reads a value of a stopped circuit, valid until the next call; NULL if it is empty or its sizes have no values. */
 __attribute__((unused)) static const void *oi_value(oi_circuit *d, int64_t address, size_t bytes, size_t most)
 {
     if (bytes == 0 || bytes > most) return NULL;
@@ -88,7 +87,7 @@ __attribute__((unused)) static const void *oi_value(oi_circuit *d, int64_t addre
 static void oi_stopped(NAME_context *c, uint32_t stop);
 #endif
 
-/* Runs a step: whether the circuit could not be reached; *failure is negative if the step has not failed. */
+/* Runs a step. Returns nonzero if the bus failed; *failure is the number of the step's failure, or -1. */
 static int oi_step(NAME_context *c, int32_t *failure)
 {
     oi_circuit *const d = c->device;

@@ -1,5 +1,5 @@
 -- AXI4-Lite, 32 bits: register N is at the address 4 * N, in the lowest byte. A write whose lowest strobe is 0 changes
--- nothing. One transfer at a time; a write that waits comes before a read that waits.
+-- nothing. One transfer at a time; a pending write comes before a pending read.
 library ieee;
 use ieee.std_logic_1164.all;
 

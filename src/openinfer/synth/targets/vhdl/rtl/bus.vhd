@@ -1,15 +1,16 @@
 -- The register bus: eight bits of data, valid and ready. The master holds its request until ready is 1 for one clock.
 --
---   0  read: bit 0 a step is running, bit 1 the last one has failed, bit 2 it waits at a stop for traces;
---      write 1: a step begins; 3: a step begins that stops for traces, in circuits that are made for them; 4: it goes on
---   1  write: the address in memory, four bytes, the lowest first
---   2  read, write: a byte of memory at the address, which then is the next one; not while a step is running, unless it waits
---   3  read: the number of the failure, the low byte; 4: the high byte
---   5  read: the clocks of the last step, the lowest byte; 6, 7, 8: the others
---   9  read: the number of the stop, the low byte; 10: the high byte
---  11  write: which number of the stop is looked at, two bytes, the lower first: the dynamic sizes, the addresses of
---      the values that nodes have written, the indices of loops
---  12  read: a byte of it, of eight, the lowest first, and then the next one
+--   0  read: bit 0 a step is running, bit 1 the last step failed, bit 2 the step waits at a trace stop;
+--      write 1: start a step; 3: start a step that stops for traces (circuits with the generic traces); 4: continue
+--   1  write: the memory address, four bytes, lowest first
+--   2  read, write: the byte of memory at the address, which then increments; ignored while a step runs, unless the
+--      step waits at a stop
+--   3  read: the number of the failure, low byte; 4: high byte
+--   5  read: the clocks of the last step, lowest byte; 6, 7, 8: the other bytes
+--   9  read: the number of the stop, low byte; 10: high byte
+--  11  write: selects a number of the stop, two bytes, low byte first: the dynamic sizes, the addresses of the values
+--      that nodes have written, the loop indices
+--  12  read: the next byte of the selected number, eight in all, lowest first
 --  15  read: 0x4F
 library ieee;
 use ieee.std_logic_1164.all;
@@ -85,7 +86,7 @@ begin
           if bus_valid = '1' and ready = '0' then
             ready <= '1';
             bus_rdata <= (others => '0');
-            -- Every number is written out: some tools lose what stands under others.
+            -- No others branch before the last number: some tools drop it.
             register_number := to_integer(unsigned(bus_addr));
             case register_number is
               when 0 =>

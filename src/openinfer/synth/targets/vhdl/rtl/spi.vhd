@@ -1,7 +1,7 @@
--- SPI, mode 0, the highest bit first: a frame is as long as the chip is selected. Its first byte is the command: bit 7
--- set to write, clear to read; bits 3 to 0 the register. In a frame that writes, each byte after it is written there.
--- In a frame that reads, bytes after it come in pairs: one of no meaning, during which the register is read, and then
--- what has been read. The circuit's clock must be at least eight times that of the bus.
+-- SPI, mode 0, most significant bit first. A frame lasts while the chip is selected. Its first byte is the command:
+-- bit 7 is set to write, clear to read; bits 3 to 0 are the register. In a write frame, each further byte is written to
+-- the register. In a read frame, further bytes come in pairs: a dummy byte, during which the register is read, and then
+-- its value. The circuit's clock must be at least eight times that of the bus.
 library ieee;
 use ieee.std_logic_1164.all;
 use ieee.numeric_std.all;
@@ -24,7 +24,7 @@ entity oi_spi is
 end entity;
 
 architecture rtl of oi_spi is
-  -- Two registers before anything looks at a pin, and one more to see it change.
+  -- Two synchronizing registers per pin, and a third to detect edges.
   signal clocks, selects : std_logic_vector(2 downto 0) := (others => '1');
   signal inputs : std_logic_vector(1 downto 0) := (others => '0');
   signal shifted, answer, given : std_logic_vector(7 downto 0) := (others => '0');

@@ -1,10 +1,10 @@
--- What generated code calls: integers of other widths, shifts, choices. Nothing in here depends on a model.
+-- Functions for generated code: width conversions, shifts, selection. Independent of the model.
 library ieee;
 use ieee.std_logic_1164.all;
 use ieee.numeric_std.all;
 
 package oi is
-  -- An integer in another width or signedness: extended by its own sign, or its low bits.
+  -- Converts an integer to another width or signedness: extended by its own signedness, or truncated.
   function oi_s(x : signed; n : positive) return signed;
   function oi_s(x : unsigned; n : positive) return signed;
   function oi_s(x : boolean; n : positive) return signed;
@@ -13,7 +13,7 @@ package oi is
   function oi_u(x : boolean; n : positive) return unsigned;
   function oi_bit(x : boolean) return std_logic;
 
-  -- One of two values.
+  -- Selects one of two values.
   function oi_sel(c : boolean; a, b : signed) return signed;
   function oi_sel(c : boolean; a, b : unsigned) return unsigned;
   function oi_sel(c : boolean; a, b : boolean) return boolean;
@@ -22,13 +22,13 @@ package oi is
   function oi_max(a, b : signed) return signed;
   function oi_max(a, b : unsigned) return unsigned;
 
-  -- Shifts by any amount: from the width on, all bits are gone, or are those of the sign.
+  -- Shifts by any amount: at the width or beyond, the result is all zeros, or all sign bits.
   function oi_shl(x : signed; n : unsigned) return signed;
   function oi_shl(x : unsigned; n : unsigned) return unsigned;
   function oi_shr(x : signed; n : unsigned) return signed;
   function oi_shr(x : unsigned; n : unsigned) return unsigned;
 
-  -- A product as a tree of sums, for circuits whose multipliers are taken.
+  -- A product as an adder tree, for circuits that have no multipliers left.
   function oi_product(a, b : signed) return signed;
   function oi_product(a, b : unsigned) return unsigned;
 
@@ -37,13 +37,13 @@ package oi is
   function oi_is_positive(x : unsigned) return boolean;
   function oi_neg(x : unsigned) return unsigned;
   function oi_popcount(x : unsigned) return unsigned;
-  -- The magnitude, in as many bits: that of the least number has one more than the greatest.
+  -- The magnitude, unsigned in the same width, which also holds that of the least number.
   function oi_abs(x : signed) return unsigned;
   function oi_abs(x : unsigned) return unsigned;
-  -- A magnitude with a sign.
+  -- A magnitude with a sign, one bit wider.
   function oi_with_sign(x : unsigned; is_negative : boolean) return signed;
 
-  -- Elements that share a byte: the first in the lowest bits.
+  -- Packed elements: the first is in the lowest bits of the byte.
   function oi_field(x : std_logic_vector; place : unsigned; bits : positive) return std_logic_vector;
   function oi_put(x : std_logic_vector; place : unsigned; field : std_logic_vector) return std_logic_vector;
 end package;

@@ -1,4 +1,4 @@
--- Wishbone B4, classic cycles, eight bits: the address is the number of a register.
+-- Wishbone B4, classic cycles, eight bits: the address is the register number.
 library ieee;
 use ieee.std_logic_1164.all;
 

@@ -24,7 +24,7 @@
           exit when axi_bvalid = '1';
         end loop;
         axi_bready <= '0';
-        assert axi_bresp = "00" report "a write was answered with an error" severity failure;
+        assert axi_bresp = "00" report "a write got an error response" severity failure;
       else
         axi_araddr <= reg(3 downto 0) & "00";
         axi_arvalid <= '1';
@@ -39,6 +39,6 @@
           exit when axi_rvalid = '1';
         end loop;
         axi_rready <= '0';
-        assert axi_rresp = "00" report "a read was answered with an error" severity failure;
+        assert axi_rresp = "00" report "a read got an error response" severity failure;
         clear(axi_rdata(7 downto 0));
       end if;

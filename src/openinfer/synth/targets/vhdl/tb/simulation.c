@@ -1,4 +1,4 @@
-/* The bus of a circuit that GHDL simulates: it is attached before main begins, and ends with the program. */
+/* The bus of a circuit simulated by GHDL: attached before main; the simulation ends with the program. */
 #define _POSIX_C_SOURCE 200809L
 #include <signal.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
--- Drives the register bus by commands, a line each, from the standard input:
---   w RR HEX   writes bytes to a register        r RR N   reads so many bytes, and prints them
---   g          waits for the end of a step, or for a stop of one that is traced
+-- Drives the register bus by commands from standard input, one per line:
+--   w RR HEX   writes bytes to a register        r RR N   reads N bytes, and prints them
+--   g          waits until the step ends, or stops for traces
 library ieee;
 use ieee.std_logic_1164.all;
 use ieee.numeric_std.all;
@@ -38,7 +38,7 @@ begin
 
     procedure clear(found : in std_logic_vector(7 downto 0)) is
     begin
-      -- Bits that nothing has written are zeros here: those beside a packed element, above all.
+      -- Bits that were never written read as zero: mostly those next to a packed element.
       for i in byte'range loop
         byte(i) := '1' when found(i) = '1' else '0';
       end loop;

@@ -1,4 +1,4 @@
-/* What Vulkan calls things. */
+/* The Vulkan objects behind the types of the device interface. */
 
 #include <pthread.h>
 #include <sys/types.h>
@@ -10,8 +10,8 @@ typedef struct {
     VkDevice device;
     VkQueue queue;
     uint32_t family;
-    double tick; /* nanoseconds; 0 where there is no clock */
-    bool is_processor; /* it is this machine's: whoever waits for it must not keep it busy */
+    double tick; /* nanoseconds per tick of the clock; 0 without one */
+    bool is_processor; /* the device is a CPU: do not poll while waiting for it */
     VkPhysicalDeviceMemoryProperties kinds;
     pthread_mutex_t lock; /* of the queue */
     int32_t users;
@@ -36,4 +36,4 @@ typedef struct {
     const oi_kernel *kernels;
 } oi_tools;
 
-enum { PUSHED = 16 }; /* words of 64 bits that the push constants of every device hold */
+enum { PUSHED = 16 }; /* 64-bit words that fit in the push constants of every device */

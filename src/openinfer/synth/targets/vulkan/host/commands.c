@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { POLLS = 1 << 15 }; /* how often is looked whether a submission has ended, before the thread sleeps */
-enum { ENDED = 32 }; /* where in the block groups are counted that have ended */
+enum { POLLS = 1 << 15 }; /* polls for the end of a submission before the thread sleeps */
+enum { ENDED = 32 }; /* offset in the block of the number of groups that have ended */
 static const uint32_t NO_FAILURE = UINT32_MAX;
 
 /* --- instances ---------------------------------------------------------------------------------------------------- */
@@ -125,7 +125,7 @@ bool oi_commands_made(oi_queue *q, oi_recording *r)
     return vkEndCommandBuffer(r->commands) == VK_SUCCESS;
 }
 
-/* The device sees what changes from one time to the next. */
+/* Writes the arguments that change between submissions to the block. */
 static void give(const oi_queue *q, const oi_recording *r)
 {
     for (int32_t i = 0; i < r->calls.count; ++i) {
@@ -136,7 +136,7 @@ static void give(const oi_queue *q, const oi_recording *r)
     }
 }
 
-/* A thread that sleeps is woken late: a graphics card is asked for a while whether it has ended. */
+/* Waits for the end. A sleeping thread wakes up late, so a GPU is polled for a while first. */
 static bool has_ended(const oi_queue *q)
 {
     const VkDevice device = q->device->device;

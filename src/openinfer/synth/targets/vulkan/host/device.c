@@ -6,15 +6,15 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { STAGED = 32 << 20 }; /* bytes that are copied at once */
+enum { STAGED = 32 << 20 }; /* most bytes per staged copy */
 static const uint64_t MAGIC = UINT64_C(0x4f49564b4d454d31);
 
 /* --- devices ------------------------------------------------------------------------------------------------------ */
 
-/* What a shader may use, by the capability of SPIR-V. */
+/* The device features behind the SPIR-V capabilities that shaders declare. */
 typedef struct {
     VkBool32 float64, int64, int16, int8, bytes, halves, address, model;
-    uint32_t lanes; /* threads that exchange values; 0 if they do not */
+    uint32_t lanes; /* subgroup size; 0 without shuffles */
 } oi_features;
 
 static void features_of(VkPhysicalDevice physical, oi_features *found)
@@ -35,7 +35,7 @@ static void features_of(VkPhysicalDevice physical, oi_features *found)
         found->lanes = lanes.subgroupSize;
 }
 
-/* Whether a device has what shaders say they need, in their first instructions. */
+/* Whether a device has the capabilities that shaders declare in their first instructions. */
 static bool has_all(const oi_features *has, const oi_given *given)
 {
     bool found = has->address;
@@ -58,7 +58,7 @@ static bool has_all(const oi_features *has, const oi_given *given)
     return found;
 }
 
-/* A queue family that computes; false where there is none. */
+/* Selects a queue family with compute support; false if there is none. */
 static bool family_of(oi_device *own, double period)
 {
     VkQueueFamilyProperties families[16];
@@ -72,7 +72,7 @@ static bool family_of(oi_device *own, double period)
     return false;
 }
 
-/* The device that has all that is needed; a graphics card before others, a processor last. */
+/* Selects a device with all needed features: a discrete GPU before others, a CPU last. */
 static oi_problem chosen(oi_device *own, const oi_given *given)
 {
     static const int rank[] = { 1, 3, 4, 2, 0 };
@@ -189,7 +189,7 @@ void *oi_memory_new(size_t bytes)
     return own;
 }
 
-/* The bytes that it takes. */
+/* The bytes to allocate. */
 static size_t room_of(const oi_memory *own) { return own->bytes > 0 ? (own->bytes + 15) / 16 * 16 : 16; }
 
 static void unbound(oi_memory *own)
@@ -215,7 +215,7 @@ void oi_memory_free(void *memory)
     free(own);
 }
 
-/* Memory of the best kind that there is for its use. */
+/* Allocates memory of the best type for its use. */
 static bool is_allocated(oi_memory *own, const VkMemoryRequirements *needs)
 {
     const VkMemoryPropertyFlags seen = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
@@ -237,7 +237,7 @@ static bool is_allocated(oi_memory *own, const VkMemoryRequirements *needs)
     return false;
 }
 
-/* The memory as the host sees it: a mirror takes up room only where it is touched. */
+/* Maps the memory for the host, or reserves addresses for its mirror, which takes up pages only where touched. */
 static bool is_here(oi_memory *own)
 {
     void *seen = NULL;
@@ -283,7 +283,7 @@ oi_problem oi_memory_on(oi_memory *own, oi_device *device, oi_use use)
 
 /* --- copies ------------------------------------------------------------------------------------------------------- */
 
-/* Two blocks that the host and the device take turns with. */
+/* Two staging blocks, which the host and the device use in turns. */
 typedef struct {
     oi_device *device;
     oi_memory *blocks[2];
@@ -325,7 +325,7 @@ static bool is_awaited(const oi_stage *stage, int i)
     return vkWaitForFences(stage->device->device, 1, &stage->fences[i], VK_TRUE, UINT64_MAX) == VK_SUCCESS;
 }
 
-/* The device copies a piece between a block and its memory. */
+/* Submits the copy of a chunk between a staging block and device memory. */
 static bool is_copied(const oi_stage *stage, int i, VkBuffer from, VkBuffer to, const VkBufferCopy *piece)
 {
     static const VkMemoryBarrier before = { .sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER,

@@ -5,16 +5,16 @@
 #define oi_pick_f64(c, a, b) mix(b, a, c)
 
 //: oi_quotient_f32
-/* a / b, correctly rounded, of a device that divides with a wrong last bit: what is left of a, which a fused
-   multiply-add has exactly, says what to add. y is the nearest number to the inverse, but for one of a number whose
-   bits are all set. Numbers go through f64 where a quotient or a rest may be too small or too large. */
+/* a / b, correctly rounded, on a device whose division may be off in the last bit: the remainder, which a fused
+   multiply-add computes exactly, gives the correction. y is the correctly rounded inverse, unless all mantissa bits of
+   b are set. Where the quotient or the remainder may underflow or overflow, f64 is used. */
 OI_INLINE float oi_quotient_f32(float a, float b)
 {
     const float about = 1.0f / b, nearer = oi_fused_f32(oi_fused_f32(-b, about, 1.0f), about, about);
     const float y = oi_fused_f32(oi_fused_f32(-b, nearer, 1.0f), nearer, nearer), first = a * y;
     const float second = oi_fused_f32(oi_fused_f32(-b, first, a), y, first);
     const float last = oi_fused_f32(oi_fused_f32(-b, second, a), y, second);
-    /* From 2^-20 up to 2^20; what is divided by it from 2^-76 up to 2^100, or 0. */
+    /* |b| is from 2^-20 up to 2^20, and |a| from 2^-76 up to 2^100, or 0. */
     const uint32_t below = oi_bits_f32_u32(b) & 0x7fffffffu;
     const bool is_usual = below - 0x35800000u < 0x14000000u && (below & 0x7fffffu) != 0x7fffffu;
     if (is_usual && abs(a) >= 0x1p-76f && abs(a) <= 0x1p100f) return last;
@@ -22,7 +22,7 @@ OI_INLINE float oi_quotient_f32(float a, float b)
     return oi_f32(oi_f64(a) / oi_f64(b));
 }
 //: oi_normal_exp_f32
-/* exp(x) of a device that takes subnormal numbers for 0, as oi_exp_core_f32 has it: the exponent is added as bits.
+/* exp(x) on a device that flushes subnormal numbers to 0: like oi_exp_core_f32, but the exponent is added as bits.
    Measured: at most 0.89 ulp. */
 OI_INLINE float oi_normal_exp_f32(float x)
 {
@@ -31,26 +31,26 @@ OI_INLINE float oi_normal_exp_f32(float x)
     const float s = oi_mad_f32(k, -0x1.62e400p-1f, x), t = k * -0x1.7f7d1cp-20f, r = s + t;
     const float y = 1.0f + (s + oi_mad_f32(oi_exp_series_f32(r), r * r, t));
     const float power = oi_bits_u32_f32(oi_bits_f32_u32(y) + (oi_bits_f32_u32(shifted) << 23));
-    /* NaN is not below the largest number of which there is an exponential. */
+    /* NaN fails both comparisons, and takes this value: NaN. */
     const float large = x + OI_INF;
     return oi_pick_f32(x < -0x1.5d589ep+6f, 0.0f, oi_pick_f32(x <= 0x1.62e42ep+6f, power, large));
 }
 //: oi_inverse_f32
-/* 1 / b, at most 0.51 ulp from it, for b from 2^-100 to 2^100. */
+/* 1 / b, within 0.51 ulp, for |b| from 2^-100 to 2^100. */
 OI_INLINE float oi_inverse_f32(float b)
 {
     const float about = 1.0f / b;
     return oi_fused_f32(oi_fused_f32(-b, about, 1.0f), about, about);
 }
 //: oi_near_f32
-/* a / b, at most 1.5 ulp from it. */
+/* a / b, within 1.5 ulp. */
 OI_INLINE float oi_near_f32(float a, float b)
 {
     if (abs(b) >= 0x1p-100f && abs(b) <= 0x1p100f) return a * oi_inverse_f32(b);
     return oi_far_f32(a, b);
 }
 //: oi_far_f32
-/* The same where b is small or large; 0 and what is not finite have no nearer inverse. */
+/* The same for small or large b. The inverse of 0, or of a number that is not finite, is not refined. */
 OI_FUNCTION float oi_far_f32(float a, float b)
 {
     const float scale = abs(b) > 1.0f ? 0x1p-64f : 0x1p64f, scaled = b * scale, about = 1.0f / scaled;
@@ -58,17 +58,17 @@ OI_FUNCTION float oi_far_f32(float a, float b)
     return a * oi_pick_f32(abs(lost) < 1.0f, oi_fused_f32(lost, about, about), about) * scale;
 }
 //: oi_few_f32
-/* a / b to some 20 bits, for a result that has half of them; above 2^126 there is no inverse that is normal. */
+/* a / b to about 20 bits, for results with half as many. Above 2^126, the inverse is subnormal. */
 OI_INLINE float oi_few_f32(float a, float b)
 {
     if (abs(b) <= 0x1p125f) return a * (1.0f / b);
     return oi_far_f32(a, b);
 }
 //: oi_few_exp_f32
-/* exp(x) to some 15 bits, 20 of them near 0. */
+/* exp(x) to about 15 bits, 20 near 0. */
 OI_INLINE float oi_few_exp_f32(float x) { return exp2(x * 0x1.715476p+0f); }
 //: oi_few_tanh_f32
-/* tanh(x) = 1 - 2 / (exp(2 x) + 1), to some 12 bits; x - x^3 / 3 for small x. */
+/* tanh(x) = 1 - 2 / (exp(2 x) + 1), to about 12 bits; x - x^3 / 3 for small x. */
 OI_INLINE float oi_few_tanh_f32(float x)
 {
     const float size = oi_abs_f32(x), near = oi_fused_f32(x * x * size, -0x1.555556p-2f, size);
@@ -76,8 +76,8 @@ OI_INLINE float oi_few_tanh_f32(float x)
     return oi_copysign_f32(oi_pick_f32(size >= 0.125f, far, near), x);
 }
 //: oi_few_gelu_f32
-/* gelu(x) = max(x, 0) - a * t * p(t) * exp(-a^2 / 2) with a = |x| and t = 1 / (1 + 0.3 a), to some 12 bits: t * p(t) is
-   exp(a^2 / 2) * erfc(a / sqrt(2)) / 2. */
+/* gelu(x) = max(x, 0) - a * t * p(t) * exp(-a^2 / 2) with a = |x| and t = 1 / (1 + 0.3 a), to about 12 bits: t * p(t)
+   is exp(a^2 / 2) * erfc(a / sqrt(2)) / 2. */
 OI_INLINE float oi_few_gelu_f32(float x)
 {
     const float size = oi_abs_f32(x), a = min(size, 15.0f), t = 1.0f / oi_fused_f32(a, 0.3f, 1.0f);
@@ -89,10 +89,10 @@ OI_INLINE float oi_few_gelu_f32(float x)
     return oi_fused_f32(a * t * -p, power, oi_positive_f32(x));
 }
 //: oi_positive_f32
-/* max(x, 0), but NaN of NaN and of the least infinity. */
+/* max(x, 0), but NaN for NaN and for -infinity. */
 OI_INLINE float oi_positive_f32(float x) { return oi_fused_f32(oi_abs_f32(x), 0.5f, 0.5f * x); }
 //: oi_normal_gelu_f32
-/* oi_gelu_fused without what is lost where 1 + a / 2 and 1 - t are rounded: half of the units that gelu may be off. */
+/* oi_gelu_fused without correcting the rounding of 1 + a / 2 and of 1 - t, which costs half of gelu's tolerance. */
 OI_INLINE float oi_normal_gelu_f32(float x)
 {
     const float a = min(oi_abs_f32(x), 15.0f), halved = 0.5f * a, d = 1.0f + halved, t = 1.0f / d;
@@ -118,21 +118,21 @@ OI_INLINE float oi_normal_gelu_f32(float x)
     return oi_fused_f32(oi_fused_f32(scaled, power, scaled), -0x1p-65f, oi_positive_f32(x));
 }
 //: oi_normal_f32
-/* x, or a zero of its sign where it is subnormal. */
+/* x, or a zero of the same sign if x is subnormal. */
 OI_INLINE float oi_normal_f32(float x)
 {
     const uint32_t bits = oi_bits_f32_u32(x);
     return oi_bits_u32_f32((bits & 0x7f800000u) == 0u ? bits & 0x80000000u : bits);
 }
 //: oi_normal_log_f32
-/* Logarithms of a device that takes subnormal numbers for 0: these look at bits. */
+/* log(x) on a device that flushes subnormal numbers to 0: oi_log_f32 reads bits, and would see them. */
 OI_INLINE float oi_normal_log_f32(float x) { return oi_log_f32(oi_normal_f32(x)); }
 //: oi_normal_log2_f32
 OI_INLINE float oi_normal_log2_f32(float x) { return oi_log2_f32(oi_normal_f32(x)); }
 //: oi_normal_log10_f32
 OI_INLINE float oi_normal_log10_f32(float x) { return oi_log10_f32(oi_normal_f32(x)); }
 //: oi_pair_bf16
-/* Two numbers in one word, the first in its lower half, rounded as each is alone; NaN is rare. */
+/* Packs two numbers into a word, the first in the lower half, rounded as by oi_to_bf16; only NaN takes the branch. */
 uint32_t oi_pair_bf16(float a, float b)
 {
     const uint32_t x = oi_bits_f32_u32(a), y = oi_bits_f32_u32(b);
@@ -141,11 +141,11 @@ uint32_t oi_pair_bf16(float a, float b)
     return ((x + 0x7fffu + ((x >> 16) & 1u)) >> 16) | ((y + 0x7fffu + ((y >> 16) & 1u)) & 0xffff0000u);
 }
 //: oi_join_bf16
-/* Two numbers that are rounded already. */
+/* Packs two numbers that are already rounded. */
 #define oi_join_bf16(a, b) ((oi_bits_f32_u32(a) >> 16) | (oi_bits_f32_u32(b) & 0xffff0000u))
 //: oi_round_bf16
-/* As bf16 has it, where subnormal numbers are taken for 0: the sum with 1.5 * 2^16 times the power of two below it has
-   as many digits. From 2^112 on it is not finite. A zero has lost its sign on the way. */
+/* Rounds to bf16 on a device that flushes subnormal numbers to 0: the sum with 1.5 * 2^16 times the power of two below
+   x has as many digits as bf16. From 2^112 on, it is not finite. The sign is set again, as a zero has lost it. */
 OI_INLINE float oi_round_bf16(float x)
 {
     const float power = oi_bits_u32_f32(oi_bits_f32_u32(x) & 0x7f800000u);
@@ -153,7 +153,7 @@ OI_INLINE float oi_round_bf16(float x)
     return oi_bits_u32_f32(oi_bits_f32_u32(rounded) | (oi_bits_f32_u32(x) & 0x80000000u));
 }
 //: oi_pairs_bf16
-/* Four numbers in two words: what no sum shows to be small is rounded by bits. */
+/* Packs four numbers into two words; if the sum of their sizes is not finite, they are rounded by bits. */
 uvec2 oi_pairs_bf16(float a, float b, float c, float d)
 {
 #if OI_FLUSHED
@@ -164,7 +164,7 @@ uvec2 oi_pairs_bf16(float a, float b, float c, float d)
     return uvec2(oi_pair_bf16(a, b), oi_pair_bf16(c, d));
 }
 //: oi_quads_bf16
-/* Eight numbers in four words. */
+/* Packs eight numbers into four words. */
 uvec4 oi_quads_bf16(float a, float b, float c, float d, float e, float f, float g, float h)
 {
 #if OI_FLUSHED
@@ -178,7 +178,7 @@ uvec4 oi_quads_bf16(float a, float b, float c, float d, float e, float f, float 
 }
 
 //: oi_from_f16
-/* A small one is a count of 2^-24: devices that take subnormal numbers of f32 for 0 need not see any. */
+/* A subnormal f16 is a multiple of 2^-24: no subnormal f32, which a device may flush to 0, is involved. */
 OI_FUNCTION float oi_from_f16(uint16_t h)
 {
     const uint32_t sign = oi_u32(h & 0x8000u) << 16, size = oi_u32(h) & 0x7fffu;

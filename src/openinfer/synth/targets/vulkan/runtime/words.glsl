@@ -1,5 +1,5 @@
 //: OI_FUNCTION
-/* Precise: nothing that a result depends on is fused or put in another order. */
+/* Precise: no arithmetic that a result depends on is fused or reordered. */
 #define OI_FUNCTION precise
 //: OI_INLINE
 #define OI_INLINE precise
@@ -8,14 +8,14 @@
 //: OI_OUTLINE
 #define OI_OUTLINE precise
 //: OI_EXACT
-/* For a value on which only a decision depends, which no precise result sees. */
+/* For a value that only conditions depend on: being precise does not reach it from a result. */
 #define OI_EXACT precise
 //: OI_TABLE
 #define OI_TABLE const
 //: OI_TYPE
 #define OI_TYPE(name) 
 //: oi_make
-/* A struct of its two members. */
+/* A struct from its two members. */
 #define oi_make(type, first, second) type(first, second)
 
 //: oi_u8
@@ -66,7 +66,7 @@
 #define OI_INF64 uint64BitsToDouble(0x7ff0000000000000u)
 
 //: oi_abs_f32
-/* As bits: arithmetic may take a subnormal number for 0. */
+/* By bits: arithmetic may flush a subnormal number to 0. */
 #define oi_abs_f32(x) uintBitsToFloat(floatBitsToUint(x) & 0x7fffffffu)
 //: oi_abs_f64
 #define oi_abs_f64(x) uint64BitsToDouble(doubleBitsToUint64(x) & 0x7fffffffffffffffu)
@@ -88,7 +88,7 @@ OI_FUNCTION double oi_copysign_f64(double size, double sign)
 //: oi_is_finite_f64
 #define oi_is_finite_f64(x) ((doubleBitsToUint64(x) & 0x7ff0000000000000u) != 0x7ff0000000000000u)
 //: oi_leading_zeros
-/* How many bits of 64 stand before the first that is set, if any is. */
+/* The number of leading zeros of a 64-bit number other than 0. */
 OI_FUNCTION int32_t oi_leading_zeros(uint64_t x)
 {
     const uint32_t high = uint32_t(x >> 32);
@@ -102,7 +102,7 @@ OI_FUNCTION int32_t oi_leading_zeros(uint64_t x)
 #define oi_either(a, b) ((a) || (b))
 
 //: OI_FUSED
-/* Whether fused multiply-add rounds once: the specification does not say, so a shader may. */
+/* Whether fused multiply-add rounds once: the specification leaves it open, so a shader may define it. */
 #ifndef OI_FUSED
 #define OI_FUSED 0
 #endif
@@ -111,7 +111,7 @@ OI_FUNCTION int32_t oi_leading_zeros(uint64_t x)
 //: oi_fused_f64
 #define oi_fused_f64(a, b, c) fma(a, b, c)
 //: OI_ROOTS
-/* The floats of which square roots are exact, in bytes: 8, but the last bit may be wrong in those of 4. */
+/* The sum of the sizes in bytes of floats with exact square roots: 8; those of 4 may be off in the last bit. */
 #ifndef OI_ROOTS
 #define OI_ROOTS 8
 #endif
