@@ -44,9 +44,11 @@ def depth(kernel: Kernel) -> int:
     return sum(isinstance(one, For) and one.kind is PARALLEL for one in walk(kernel.body))
 
 
-@pytest.mark.parametrize(("length", "window", "first"), [(9, 3, 2), (1, 1, 0), (4, 4, 1), (33, 7, 0)])
-def test_each_result_computes_what_it_reads(length: int, window: int, first: int) -> None:
-    kernel, arrays = joined(length, window, first=first), [numbers(I32, 3, 5, length)]
+@pytest.mark.parametrize(
+    ("length", "window", "first", "count"), [(9, 3, 2, 9), (1, 1, 0, 1), (4, 4, 1, 4), (33, 7, 0, 33), (9, 3, 1, 7)]
+)
+def test_each_result_computes_what_it_reads(length: int, window: int, first: int, count: int) -> None:
+    kernel, arrays = joined(length, window, first=first, count=count), [numbers(I32, 3, 5, length)]
     found = with_recomputed_rows(kernel)
     assert not any(isinstance(one, Alloc) for one in walk(found.body))
     assert depth(found) == 2
