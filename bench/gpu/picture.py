@@ -8,6 +8,7 @@ COLOURS = {
     "h200-vulkan": "#5fb37f",
     "torch, eager": "#c9c9c9",
     "torch, CUDA graph": "#a0a0a0",
+    "torch.compile, CUDA graph": "#d9a066",
     "torch.compile, max-autotune": "#c26a2c",
 }
 OTHER = "#777"

@@ -173,6 +173,7 @@ def _ways(module: Module, given: list[Tensor]) -> dict[str, Callable[[], Callabl
     return {
         "torch, eager": eager,
         "torch, CUDA graph": graph,
+        "torch.compile, CUDA graph": lambda: compiled("reduce-overhead"),
         "torch.compile, max-autotune": lambda: compiled("max-autotune"),
     }
 

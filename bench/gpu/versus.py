@@ -30,7 +30,7 @@ from bench.models import disagreement
 
 from openinfer import CompiledModule, Simulator, Synthesizer, graph
 
-WAYS = ("torch, eager", "torch, CUDA graph", "torch.compile, max-autotune")
+WAYS = ("torch, eager", "torch, CUDA graph", "torch.compile, CUDA graph", "torch.compile, max-autotune")
 DEVICES = ("h200", "h200-vulkan")
 GO = "go"
 """The file that says that all cases are ready, and which the one that measures has locked."""

@@ -304,8 +304,8 @@ DEVICE_BUGS = (
     Bug(
         "a block is replaced while it is multiplied",
         "synth/targets/simt/blocks.py",
-        "body.append(self._over_terms(deep, tuple(inner)))\n        body.append(GroupBarrier())",
-        "body.append(self._over_terms(deep, tuple(inner)))",
+        "body.append(GroupBarrier())\n        yield For(block",
+        "yield For(block",
         FORMS,
         "are_in_blocks",
     ),

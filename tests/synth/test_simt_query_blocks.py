@@ -60,8 +60,8 @@ def test_blocks_are_smaller_where_there_is_less_memory_or_more_units() -> None:
 
     assert form(machine) == "attention: blocks of 16 queries and 16 keys"
     assert form(replace(machine, units=9)) == "attention: blocks of 4 queries and 16 keys"
-    assert form(replace(machine, shared_bytes=1200)) == "attention: blocks of 4 queries and 16 keys"
-    assert form(replace(machine, shared_bytes=700)) == "attention: blocks of 4 queries and 8 keys"
+    assert form(replace(machine, shared_bytes=1300)) == "attention: blocks of 4 queries and 16 keys"
+    assert form(replace(machine, shared_bytes=900)) == "attention: blocks of 4 queries and 8 keys"
     assert not form(replace(machine, shared_bytes=256)).startswith("attention")
     assert not form(replace(machine, subgroup=0)).startswith("attention")
 

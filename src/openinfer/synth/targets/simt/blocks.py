@@ -36,15 +36,13 @@ from openinfer.loops.ir import (
 from openinfer.loops.rewrite import Statements, renamed, replaced
 from openinfer.synth.targets.simt.baseline import Formed
 from openinfer.synth.targets.simt.machine import SimtMachine
-from openinfer.synth.targets.simt.products import with_fused_sums
+from openinfer.synth.targets.simt.products import over_terms, with_fused_sums
 from openinfer.synth.targets.simt.segments import LaunchPart
 from openinfer.synth.targets.simt.threads import lets_of
 from openinfer.synth.targets.simt.wide import FreshNames
 
 _DEEP = 16
 """Terms per block."""
-_UNROLLED = 4
-"""Terms that the inner loop adds at once: with fewer, a compiler does not load the next factors in time."""
 _WORD = 32
 """Bits of the accumulators that leave registers for the loads of the next block."""
 _MOST_TERMS = 8192
@@ -337,17 +335,9 @@ class _Blocks:
             inner.append(Let(column, Load(self._shared[1], (deep, _own(self._tx, place, self._across)))))
         for row, line in zip(rows, sums, strict=True):
             inner += [SetLocal(one, one + row * column) for column, one in zip(columns, line, strict=True)]
-        body.append(self._over_terms(deep, tuple(inner)))
+        body.append(over_terms(deep, _DEEP, tuple(inner), self.machine, names))
         body.append(GroupBarrier())
         yield For(block, index(count), tuple(body))
-
-    def _over_terms(self, deep: ScalarVar, body: Statements) -> For:
-        """The loop over the terms of a block, a few of them unrolled where the code can ask for that."""
-        if not self.machine.unrolls:
-            return For(deep, index(_DEEP), body)
-        first, turn = self.names.var("first"), self.names.var("turn")
-        inner = For(turn, index(_UNROLLED), (Let(deep, first * _UNROLLED + turn), *body), bind=Bind.UNROLL)
-        return For(first, index(_DEEP // _UNROLLED), (inner,))
 
     # --- results ------------------------------------------------------------------------------------------------------
 

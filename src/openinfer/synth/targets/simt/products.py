@@ -1,18 +1,21 @@
-"""Contractions of a large factor with few vectors."""
+"""What products have in common; contractions of a large factor with few vectors."""
 
 from dataclasses import dataclass
 from itertools import product
 from math import prod
 
 from openinfer.loops.affine import position, variables
-from openinfer.loops.build import cast, math
+from openinfer.loops.build import cast, index, math
 from openinfer.loops.dim import is_symbolic
 from openinfer.loops.ir import (
     ACCUMULATOR,
     INDEX,
     Binary,
+    Bind,
     Const,
     Contraction,
+    For,
+    Let,
     Scalar,
     ScalarVar,
     SetLocal,
@@ -20,9 +23,11 @@ from openinfer.loops.ir import (
 )
 from openinfer.loops.rewrite import Statements, map_statements
 from openinfer.synth.targets.simt.machine import SimtMachine
-from openinfer.synth.targets.simt.wide import WideLoop
+from openinfer.synth.targets.simt.wide import FreshNames, WideLoop
 
 _MOST_VECTORS = 8
+_UNROLLED = 4
+"""Terms per iteration: with fewer, a compiler does not load the next factors in time."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,15 @@ def with_fused_sums(body: Statements, machine: SimtMachine) -> Statements:
                 return (one,)
 
     return map_statements(body, fused) if machine.fuses else body
+
+
+def over_terms(term: ScalarVar, count: int, body: Statements, machine: SimtMachine, names: FreshNames) -> For:
+    """A loop that adds terms, a few of them unrolled where code can ask for that."""
+    if not machine.unrolls or count % _UNROLLED:
+        return For(term, index(count), body)
+    first, turn = names.var("first"), names.var("turn")
+    inner = For(turn, index(_UNROLLED), (Let(term, first * _UNROLLED + turn), *body), bind=Bind.UNROLL)
+    return For(first, index(count // _UNROLLED), (inner,))
 
 
 def vector_product(one: Contraction, machine: SimtMachine) -> VectorProduct | None:

@@ -44,7 +44,7 @@ from openinfer.loops.rewrite import Statements, replaced, straightened, variable
 from openinfer.synth.targets.simt.attention_plan import access_width
 from openinfer.synth.targets.simt.launches import Launch, Launches
 from openinfer.synth.targets.simt.machine import SimtMachine
-from openinfer.synth.targets.simt.products import with_fused_sums
+from openinfer.synth.targets.simt.products import over_terms, with_fused_sums
 from openinfer.synth.targets.simt.threads import int_extent, launch_kernel, lets_of, nest
 from openinfer.synth.targets.simt.wide import FreshNames
 
@@ -54,6 +54,8 @@ _ROWS = (4, 2, 1)
 """Rows of scores per thread: the most that leave enough groups for all units."""
 _COLUMNS = (4, 2)
 """Columns of scores per thread: the most that shared memory allows."""
+_ACCESS = 4
+"""Elements that one access loads from shared memory."""
 
 
 @dataclass(frozen=True)
@@ -107,14 +109,24 @@ class _Blocks:
     @property
     def shared_elements(self) -> int:
         """Elements of keys or values, which use the same memory in turn."""
-        return max(self.one.depth.extent * (self.keys + 1), self.keys * (self.one.column.extent + 1))
+        return max(self.one.depth.extent * _pitch(self.keys), self.keys * _aligned(self.one.column.extent))
 
     @property
     def fits(self) -> bool:
         queries, keys = self.queries, self.keys
-        count = self.one.depth.extent * (queries + 1) + self.shared_elements + queries * (keys + 3)
+        count = self.one.depth.extent * _pitch(queries) + self.shared_elements + queries * (_pitch(keys) + 2)
         is_team = 1 <= self.team <= min(self.machine.subgroup, keys)
         return is_team and count * self.one.accumulator.bits // 8 <= self.machine.shared_bytes
+
+
+def _aligned(count: int) -> int:
+    """The elements of a line in shared memory whose accesses are aligned."""
+    return -(-count // _ACCESS) * _ACCESS
+
+
+def _pitch(count: int) -> int:
+    """The same for lines of which threads access the same column: these are in different banks."""
+    return _aligned(count) + _ACCESS
 
 
 def query_blocks(kernel: Kernel, machine: SimtMachine) -> Launches | None:
@@ -159,9 +171,9 @@ class _QueryBlocks:
         self._lane, self._ty, self._tx = (names.var(name) for name in ("lane", "down", "across"))
         self._head, self._top, self._start = (names.var(name) for name in ("head", "top", "start"))
         one, queries = plan.one, plan.queries
-        self._queries = self._buffer("queries", (one.depth.extent, queries + 1))
+        self._queries = self._buffer("queries", (one.depth.extent, _pitch(queries)))
         self._others = self._buffer("others", (plan.shared_elements,))
-        self._scores = self._buffer("scores", (queries, plan.keys + 1))
+        self._scores = self._buffer("scores", (queries, _pitch(plan.keys)))
         self._carried, self._hides = (self._buffer(name, (queries,)) for name in ("carried", "hides"))
 
     def _buffer(self, name: str, shape: tuple[int, ...]) -> Buffer:
@@ -239,10 +251,10 @@ class _QueryBlocks:
         return self._queries, (depth, row)
 
     def _key_place(self, key: Scalar, depth: Scalar) -> tuple[Buffer, tuple[Scalar, ...]]:
-        return self._others, (depth * (self._plan.keys + 1) + key,)
+        return self._others, (depth * _pitch(self._plan.keys) + key,)
 
     def _value_place(self, key: Scalar, column: Scalar) -> tuple[Buffer, tuple[Scalar, ...]]:
-        return self._others, (key * (self._one.column.extent + 1) + column,)
+        return self._others, (key * _aligned(self._one.column.extent) + column,)
 
     def _loaded(self, element: Element, line: Axis, along: Axis, count: int, place: _Place) -> Iterator[Statement]:
         """Loads the lines of a block, zeros past the last line; adjacent threads load contiguous elements."""
@@ -283,10 +295,10 @@ class _QueryBlocks:
     # --- scores -------------------------------------------------------------------------------------------------------
 
     def _row(self, number: int) -> Scalar:
-        return self._ty + number * self._plan.down if number else self._ty
+        return self._ty * self._plan.rows + number
 
-    def _column(self, number: int) -> Scalar:
-        return self._tx + number * self._plan.across if number else self._tx
+    def _column(self, number: int, width: int) -> Scalar:
+        return self._tx * width + number
 
     def _scored(self) -> Iterator[Statement]:
         one, plan, names = self._one, self._plan, self._names
@@ -296,15 +308,17 @@ class _QueryBlocks:
         rows, columns = [self._var("query") for _ in range(plan.rows)], [self._var("key") for _ in range(plan.columns)]
         body: list[Statement] = []
         body += [Let(var, Load(*self._query_place(self._row(at), depth))) for at, var in enumerate(rows)]
-        body += [Let(var, Load(*self._key_place(self._column(at), depth))) for at, var in enumerate(columns)]
+        body += [
+            Let(var, Load(*self._key_place(self._column(at, plan.columns), depth))) for at, var in enumerate(columns)
+        ]
         for row, line in zip(rows, sums, strict=True):
             body += [SetLocal(acc, acc + row * column) for column, acc in zip(columns, line, strict=True)]
-        yield For(depth, index(one.depth.extent), tuple(body))
+        yield over_terms(depth, one.depth.extent, tuple(body), plan.machine, names)
         for place, line in enumerate(sums):
             row = names.var("row")
             yield Let(row, self._top + self._row(place))
             for other, acc in enumerate(line):
-                yield from self._score(row, acc, (self._row(place), self._column(other)))
+                yield from self._score(row, acc, (self._row(place), self._column(other, plan.columns)))
 
     def _score(self, row: ScalarVar, acc: ScalarVar, where: tuple[Scalar, Scalar]) -> Iterator[Statement]:
         """Stores a score: -inf past the last key, and 0 past the last query."""
@@ -398,14 +412,14 @@ class _QueryBlocks:
         for at, value in enumerate(values):
             # Past the last column, a thread repeats it; the result is unused.
             last = index(self._one.column.extent - 1)
-            column = self._column(at)
-            is_inside = (at + 1) * plan.across <= self._one.column.extent
+            column = self._column(at, self._width)
+            is_inside = self._width * plan.across == self._one.column.extent
             where = column if is_inside else pair("min", column, last)
             body.append(Let(value, Load(*self._value_place(key, where))))
         for weight, line in zip(weights, parts, strict=True):
             sums = tuple(SetLocal(part, part + weight * value) for part, value in zip(line, values, strict=True))
             body += sums if is_seen else [If(~(weight < 0.0), sums)]
-        return (For(key, index(plan.keys), tuple(body)),)
+        return (over_terms(key, plan.keys, tuple(body), plan.machine, names),)
 
     def _stored(self, means: list[list[ScalarVar]]) -> Iterator[Statement]:
         one, plan, names = self._one, self._plan, self._names
@@ -422,9 +436,9 @@ class _QueryBlocks:
                 }
                 place = tuple(replaced(part, parts) for part in one.out.index)
                 store: Statement = Store(one.out.buffer, place, replaced(one.out.value, parts))
-                is_inside = (at + 1) * plan.across <= one.column.extent
+                is_inside = self._width * plan.across == one.column.extent
                 stores += [
-                    Let(column, self._column(at)),
+                    Let(column, self._column(at, self._width)),
                     store if is_inside else If(column < one.column.extent, (store,)),
                 ]
             yield Let(row, self._top + self._row(number))
