@@ -7,6 +7,9 @@ import numpy as np
 import pytest
 from tests.synth.both_ways import agree, planned
 
+from openinfer import Simulator, graph
+from openinfer.loops.interpret import interpret
+from openinfer.loops.ir import Kernel
 from openinfer.synth.program.ir import KernelStep, steps_in
 
 Shape = tuple[int, ...]
@@ -105,17 +108,17 @@ KEPT = {
 }
 
 
-def kernels(text: str) -> list[str]:
-    program = planned(text).project.program
+def kernels(text: str, device: str = "cpu") -> list[Kernel]:
+    program = planned(text, device=device).project.program
     steps = [step for block in program.blocks.values() for step in steps_in(block)]
-    return [step.kernel.name for step in steps if isinstance(step, KernelStep)]
+    return [step.kernel for step in steps if isinstance(step, KernelStep)]
 
 
 @pytest.mark.parametrize(
     "case", [*READ.values(), *WRITTEN.values()], ids=[*READ, *(f"written {one}" for one in WRITTEN)]
 )
 def test_a_product_works_on_rows_where_they_lie(case: Case) -> None:
-    assert kernels(case.text) == ["matmul"]
+    assert [one.name for one in kernels(case.text)] == ["matmul"]
     agree(case.text, inputs=case.inputs)
 
 
@@ -123,3 +126,25 @@ def test_a_product_works_on_rows_where_they_lie(case: Case) -> None:
 def test_what_is_no_other_order_of_long_rows_is_moved_apart(case: Case) -> None:
     assert len(kernels(case.text)) == 2
     agree(case.text, inputs=case.inputs)
+
+
+def test_attention_stores_heads_beside_each_other() -> None:
+    """A device with a template for attention: its result is in the order of the op that reads it."""
+    text = """
+        dynamic { q: f32[1, 2, 9, 16]; k: f32[1, 2, 11, 16]; v: f32[1, 2, 11, 16]; } volatile { y: f32[1, 9, 32]; }
+        block entry {
+            assign a: f32[1, 2, 9, 16]; assign b: f32[1, 9, 2, 16];
+            op sdpa(q, k, v) >> a; op transpose(a, perm=[0, 2, 1, 3]) >> b; op reshape(b, shape=[1, 9, 32]) >> y;
+            return y;
+        }
+    """
+    (kernel,) = kernels(text, "h200-vulkan")
+    assert kernel.name == "sdpa"
+    assert [buffer.shape for buffer in kernel.outputs] == [(1, 9, 32)]
+    rng = np.random.default_rng(5)
+    given = {one.name: rng.standard_normal(one.shape, np.float32) for one in kernel.inputs}
+    executor = Simulator().make_executor(graph(text))
+    executor.insert(given)
+    executor.run_step()
+    (found,) = interpret(kernel, [given[one.name] for one in kernel.inputs])
+    assert np.allclose(found, executor.fetch("y"), 1e-5, 1e-6)

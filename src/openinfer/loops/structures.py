@@ -127,6 +127,20 @@ class Structure(ABC):
 
         return replace(self, **{field.name: made(getattr(self, field.name)) for field in fields(self)})
 
+    def with_results(self, change: Callable[[Result], Result]) -> Self:
+        """A copy with its results changed."""
+
+        def made(part: Any) -> Any:
+            match part:
+                case Result():
+                    return change(part)
+                case tuple():
+                    return tuple(map(made, part))
+                case _:
+                    return part
+
+        return replace(self, **{field.name: made(getattr(self, field.name)) for field in fields(self)})
+
     def with_elements(self, change: Callable[[Element], Element]) -> Self:
         """A copy with its elements changed."""
         own = {field.name: getattr(self, field.name) for field in fields(self)}

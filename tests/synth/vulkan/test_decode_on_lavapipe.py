@@ -56,7 +56,7 @@ def test_a_layer_of_a_decoder_is_few_launches(tmp_path: Path) -> None:
             assert isinstance(step.schedule, Launches)
             forms += [f"{step.kernel.name}: {launch.form.partition(':')[0]}" for launch in step.schedule.launches]
     products = ["rms_norm_linear_reshape_rope: vectors"] * 2 + ["rms_norm_linear_reshape: vectors"]
-    attended = ["sdpa_reshape_linear_add: attention", "sdpa_reshape_linear_add: vectors"]
+    attended = ["sdpa_linear_add: attention", "sdpa_linear_add: vectors"]
     rest = ["rms_norm_linear_silu_linear_mul: vectors", "linear_add: vectors"]
     assert forms == [*products, *attended, *rest]
 

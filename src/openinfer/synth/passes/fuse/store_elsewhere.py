@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from openinfer.loops.build import index
 from openinfer.loops.dim import is_same, is_symbolic
-from openinfer.loops.ir import Binary, Buffer, Const, Kernel, Load, Scalar, ScalarVar, Store, Structure, While, walk
+from openinfer.loops.ir import Binary, Buffer, Const, Kernel, Load, Result, Scalar, ScalarVar, Store, While, walk
 from openinfer.synth.passes.fuse.pair import READER_NOT_POINTWISE, Pair, is_read
 from openinfer.synth.passes.fuse.pointwise import Pointwise, pointwise_form
 from openinfer.synth.passes.fuse.relayout import SHORT_ROWS, ScalarCoordinates, has_long_rows, moved_element
@@ -14,7 +14,7 @@ from openinfer.synth.program.refusal import Refusal
 
 _COMPUTES = Refusal("the reader does more than move elements")
 _BREAKS_ROWS = Refusal("rows of the producer's result are not rows of the reader's")
-_NOT_ONLY_STORED = Refusal("the producer reads its own result, or stores it in a while loop or a structure")
+_NOT_ONLY_STORED = Refusal("the producer reads its own result, or stores it in a while loop")
 
 AxisPieces = Sequence[tuple[int, int]]
 """The axes that an index is split into, with their strides in the index."""
@@ -56,6 +56,7 @@ def _stored_through(producer: Kernel, result: Buffer, pieces: Sequence[AxisPiece
         producer.outputs[0],
         lambda store: [Store(result, placed(store.index), store.value)],
         lambda one: replace(one, out=result, out_index=placed(one.out_index)),
+        lambda one: Result(result, placed(one.index), one.value),
     )
     return replace(producer, outputs=(result,), body=body)
 
@@ -68,8 +69,8 @@ def _covers(pieces: Sequence[AxisPieces], buffer: Buffer) -> bool:
 
 
 def _is_not_only_stored(kernel: Kernel) -> bool:
-    """Whether a kernel reads its own output, or writes it in a while loop or a structure."""
-    is_indirect = any(isinstance(statement, While | Structure) for statement in walk(kernel.body))
+    """Whether a kernel reads its own output, or writes it in a while loop."""
+    is_indirect = any(isinstance(statement, While) for statement in walk(kernel.body))
     return is_indirect or is_read(kernel, kernel.outputs[0])
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from openinfer.loops.ir import Buffer, Contraction, Statement, Store
+from openinfer.loops.ir import Buffer, Contraction, Result, Statement, Store, Structure
 from openinfer.loops.rewrite import map_statements
 
 
@@ -11,8 +11,9 @@ def with_stores(
     out: Buffer,
     stored: Callable[[Store], list[Statement]],
     finished: Callable[[Contraction], Contraction],
+    written: Callable[[Result], Result] | None = None,
 ) -> tuple[Statement, ...]:
-    """Statements with those that write a buffer replaced."""
+    """Statements with those that write a buffer replaced; without ``written``, structures stay as they are."""
 
     def own(one: Statement) -> Sequence[Statement]:
         match one:
@@ -20,6 +21,8 @@ def with_stores(
                 return stored(one)
             case Contraction() if one.out == out:
                 return (finished(one),)
+            case Structure() if written is not None:
+                return (one.with_results(lambda result: written(result) if result.buffer == out else result),)
             case _:
                 return (one,)
 
