@@ -50,6 +50,7 @@ _EXTERNAL = (
     "oi_failing",
     "oi_finish",
     "oi_is_kept",
+    "oi_number_of",
     "oi_submitted",
     "oi_recorded",
     "oi_waited",
