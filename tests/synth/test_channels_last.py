@@ -229,6 +229,27 @@ def test_other_values_stay_as_the_graph_has_them(tmp_path: Path) -> None:
     assert "d" not in strided(sorting)
 
 
+LINEAR = """
+dynamic { x: f32[2, 32, 48]; }
+volatile { y: f32[2, 32, 48]; }
+constant { u: f32[64, 48]; d: f32[48, 64]; }
+block entry {
+    a = op linear(x, u);
+    b = op gelu(a);
+    op linear(b, d) >> y;
+    return y;
+}
+"""
+
+
+def test_what_linear_layers_store_has_its_channels_last_already(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    weights = {"u": rng.standard_normal((64, 48), np.float32), "d": rng.standard_normal((48, 64), np.float32)}
+    save_file(tmp_path / "linear.oinf", weights)
+    with ModelLoader.open(tmp_path / "linear.oinf") as linear:
+        assert strided(Synthesizer(DeviceArch.named("x86-avx512")).synthesize(linear, graph(LINEAR))) == []
+
+
 def test_pooling_runs_along_channels(tmp_path: Path) -> None:
     plan, _ = planned(SEPARABLE.replace("d = op relu(c);", "d = op max_pool(c, kernel=[3, 3], pads=[1]);"), tmp_path)
     assert strided(plan) == ["a", "b", "c", "d"]

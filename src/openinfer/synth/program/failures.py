@@ -19,9 +19,9 @@ STATUS = {
     "ERROR_STATE": "the last step failed, or the state is that of another graph: call reset or load_state",
     "ERROR_NAME": "there is no output or persistent variable of that name",
     "ERROR_THREADS": "threads cannot be started, or are already running",
-    "ERROR_BUSY": "another call with this context is running: nothing has happened",
-    "ERROR_INTERRUPTED": "the step was interrupted, and has not happened",
-    "ERROR_BUDGET": "the step has run its budget of nodes, and has not happened",
+    "ERROR_BUSY": "another call with this context is running: this one has no effect",
+    "ERROR_INTERRUPTED": "the step was interrupted: it has no effect",
+    "ERROR_BUDGET": "the step has run its budget of nodes: it has no effect",
 }
 """The status codes and their meanings; ``{alignment}`` stands for the target's."""
 DEVICE_STATUS = {**STATUS, "ERROR_DEVICE": "there is no device, it lacks something, or it is lost"}

@@ -5,7 +5,7 @@ between kernels change: callers see the order of the graph. Kernels take the ord
 nothing else changes.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -132,7 +132,10 @@ class ChannelGroups:
         own = self._own(step)
         key = id(step), own
         if key not in self._gains:
-            self._gains[key] = self.gain(_relaid(step, {value: strides(value.shape) for value in own}).kernel)
+            relaid = _relaid(step, {value: strides(value.shape) for value in own})
+            pairs = zip(relaid.kernel.inputs, relaid.inputs, strict=True)
+            fixed = {buffer.name for buffer, operand in pairs if not isinstance(operand, Value)}
+            self._gains[key] = self.gain(relaid.kernel, fixed)
         return self._gains[key]
 
     def _own(self, step: KernelStep) -> tuple[Value, ...]:
@@ -154,7 +157,7 @@ class ChannelGroups:
                 elsewhere |= {one for one in (*step.inputs, *step.outputs) if isinstance(one, Value)}
         return {value: None for value in made if value not in elsewhere and _has_channels(value)}
 
-    def gain(self, kernel: Kernel) -> float | None:
+    def gain(self, kernel: Kernel, weights: Collection[str]) -> float | None:
         """What a kernel gains, in elements; None if it has no good schedule for such an order."""
         gain = -_JUMP * jumps(kernel)
         for one in walk(kernel.body):
@@ -166,13 +169,22 @@ class ChannelGroups:
             elif _is_grouped(own):
                 return None
             elif own.out.strides is not None:
-                gain += self._results(own)
+                gain += self._results(own, weights)
         return gain
 
-    def _results(self, one: Contraction) -> float:
-        """What results gain that need no transpose; with fewer channels than lanes, vectors are mostly empty."""
+    def _results(self, one: Contraction, weights: Collection[str]) -> float:
+        """What results gain that need no transpose; with fewer channels than lanes, vectors are mostly empty.
+
+        Channels are the rows of the weights: results of a linear layer have them last in the order of the graph.
+        """
         place = position(one.out, one.out_index)
-        channels = [extent for var, extent in zip(one.free, one.extents, strict=True) if place and place.step(var) == 1]
+        factors = ((one.a, one.a_index), (one.b, one.b_index))
+        rows = {name for buffer, where in factors if buffer.name in weights for name in variables(*where)}
+        channels = [
+            extent
+            for var, extent in zip(one.free, one.extents, strict=True)
+            if place and place.step(var) == 1 and var.name in rows
+        ]
         is_full = bool(channels) and channels[0] >= self._machine.lanes(one.accumulator.bits)
         return (_TRANSPOSED if is_full else -1.0) * prod(one.extents)
 
