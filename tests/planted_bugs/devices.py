@@ -296,8 +296,8 @@ DEVICE_BUGS = (
     Bug(
         "threads store the same element",
         "synth/targets/simt/recomputed.py",
-        "if is_independent(found) else body",
-        "if found else body",
+        "is_independent(found) and iterations(",
+        "iterations(",
         "tests/synth/test_simt_recomputed.py",
         "other_rows",
     ),

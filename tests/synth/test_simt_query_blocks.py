@@ -42,7 +42,8 @@ SHAPES: dict[str, tuple[tuple[Shape, Shape, Shape], dict[str, Any]]] = {
 @pytest.mark.parametrize("name", SHAPES)
 def test_many_queries_are_right_at_odd_extents(name: str) -> None:
     shapes, params = SHAPES[name]
-    assert near(attention(F32, *shapes, **params), normal(F32, *shapes), SMALL) == ["attention"]
+    for machine in (SMALL, replace(SMALL, unrolls=True)):
+        assert near(attention(F32, *shapes, **params), normal(F32, *shapes), machine) == ["attention"]
 
 
 def test_small_floats_are_loaded_in_wide_accesses() -> None:

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 from tests.synth.in_c import call_of, cases_of
-from tests.synth.test_simt_schedule import F32, I32, MACHINE, PARALLEL, forms, numbers
+from tests.synth.test_simt_schedule import BF16, F32, I32, MACHINE, PARALLEL, forms, numbers
 
 from openinfer.dtypes import DTYPES
-from openinfer.loops.build import Builder, Position, const, index, load, pair
+from openinfer.loops.build import Builder, Position, cast, const, index, load, pair
 from openinfer.loops.expand import plain
 from openinfer.loops.interpret import interpret
 from openinfer.loops.ir import Alloc, Buffer, Const, For, Kernel, Load, Local, Scalar, SetLocal, walk
@@ -63,8 +63,8 @@ def test_a_variable_begins_with_the_first_constant() -> None:
     assert not any(isinstance(one.value, Const) for one in found if isinstance(one, SetLocal))
 
 
-def test_elements_that_are_read_very_often_are_computed_once() -> None:
-    kernel = joined(400, 200)
+def test_a_group_shares_rows_with_large_windows() -> None:
+    kernel = joined(1300, 1100)
     assert with_recomputed_rows(kernel) == kernel
     assert forms(scheduled(kernel, MACHINE)) == ["together"]
 
@@ -73,7 +73,11 @@ def made(write: str) -> Kernel:
     """A row that is written and read in one of several ways."""
     x, y, builder = Buffer("x", F32, (3, 8)), Buffer("y", F32, (3, 8)), Builder()
     with builder.loop(3, PARALLEL) as i:
-        row = builder.buffer(F32, (8,), "row")
+        if write == "beside a longer one":
+            builder.buffer(F32, (9,), "other")
+        if write == "of two axes":
+            builder.buffer(F32, (8, 1), "other")
+        row = builder.buffer(BF16 if write == "rounded" else F32, (8,), "row")
         with builder.loop(8) as j:
             place = {"backwards": index(7) - j, "apart": j * 2 % 8, "at one place": index(3)}.get(write, j)
             value: Scalar = load(x, i, j)
@@ -86,7 +90,8 @@ def made(write: str) -> Kernel:
             if write == "changed where it is read":
                 builder.store(row, (j,), load(row, j) * 2)
             at = index(0) if write == "to one element" else j
-            builder.store(y, (i, at), load(row, index(7) - j))
+            place = cast(load(row, j), index(0).dtype) if write == "from a place of a place" else index(7) - j
+            builder.store(y, (i, at), load(row, place))
         if write == "and more":
             builder.store(y, (i, index(0)), load(row, index(1)))
     return Kernel("k", (x,), (y,), builder.body)
@@ -94,7 +99,7 @@ def made(write: str) -> Kernel:
 
 WRITES = (
     "backwards", "apart", "at one place", "from another element", "by hand", "changed where it is read",
-    "to one element", "and more",
+    "to one element", "and more", "beside a longer one", "of two axes", "rounded", "from a place of a place",
 )  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """Forms of launches: which structure gets which, and that each computes what the kernel does, at odd extents."""
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -402,8 +403,18 @@ SQUARE = SimtMachine(group=16, subgroup=4, least_block=4)
 @pytest.mark.parametrize(("rows", "columns", "length"), [(16, 16, 16), (17, 9, 18)])
 def test_products_of_many_rows_are_in_blocks(rows: int, columns: int, length: int) -> None:
     kernel = linear(rows, columns, length, BF16)
-    found = checked(kernel, [numbers(F32, rows, length), numbers(BF16, columns, length)], SQUARE)
-    assert forms(found) == ["blocks"]
+    for machine in (SQUARE, replace(SQUARE, unrolls=True)):
+        found = checked(kernel, [numbers(F32, rows, length), numbers(BF16, columns, length)], machine)
+        assert forms(found) == ["blocks"]
+
+
+def test_products_of_no_matrices_have_blocks_that_do_not_run() -> None:
+    x, w, y = Buffer("x", F32, (0, 16, 8)), Buffer("w", F32, (0, 16, 8)), Buffer("y", F32, (0, 16, 16))
+    b, i, j, k = (ScalarVar(name) for name in "bijk")
+    one = Contraction(
+        y, x, w, (b, i, j), (0, 16, 16), (k,), (8,), (b, i, j), (b, i, k), (b, j, k), F32, ScalarVar(ACCUMULATOR, F32)
+    )
+    checked(Kernel("k", (x, w), (y,), (one,)), [numbers(F32, 0, 16, 8), numbers(F32, 0, 16, 8)], SQUARE)
 
 
 @pytest.mark.parametrize("machine", [SQUARE, SimtMachine(group=4, least_block=4, units=1)], ids=["small", "large"])

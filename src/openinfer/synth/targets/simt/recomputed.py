@@ -11,7 +11,7 @@ from functools import partial
 
 from openinfer.loops.affine import affine
 from openinfer.loops.build import cast, index
-from openinfer.loops.dim import is_same, is_symbolic, span
+from openinfer.loops.dim import is_same, is_same_shape, is_symbolic
 from openinfer.loops.ir import (
     Alloc,
     Buffer,
@@ -28,7 +28,6 @@ from openinfer.loops.ir import (
     SetLocal,
     Statement,
     Store,
-    While,
     bodies,
     scalars,
     visit,
@@ -44,11 +43,12 @@ from openinfer.loops.rewrite import (
     with_scalars,
 )
 from openinfer.synth.targets.simt.independent import is_independent
+from openinfer.synth.targets.simt.iterations import iterations
 from openinfer.synth.targets.simt.threads import int_extent
 from openinfer.synth.targets.simt.wide import FreshNames
 
-_MOST_TIMES = 64
-"""How often an element is computed at most, on average."""
+_MOST_ITERATIONS = 1024
+"""Iterations of one result at most: with larger windows, a group shares the work of a row."""
 
 
 def with_recomputed_rows(kernel: Kernel) -> Kernel:
@@ -66,16 +66,23 @@ def with_recomputed_rows(kernel: Kernel) -> Kernel:
 
 def _recomputed(body: Statements, names: FreshNames) -> Statements:
     """The body of a parallel loop, with its last loop as a parallel loop around everything else if that is possible."""
-    *before, reader = body
-    rows = frozenset(one.buffer for one in before if isinstance(one, Alloc))
+    *before, reader = body or (None,)
+    rows = tuple(one.buffer for one in before if isinstance(one, Alloc))
     lets = tuple(one for one in before if isinstance(one, Let))
-    if not rows or not isinstance(reader, For) or any(part.buffer in rows for part in _loads(lets)):
+    if not isinstance(reader, For) or not rows or not all(_is_row(row, rows[0]) for row in rows):
         return body
     made = _Scratch(rows, tuple(one for one in before if not isinstance(one, Alloc | Let)), names)
-    if not made.suits(reader):
+    if any(load.buffer in rows for load in _loads(lets)) or not made.suits(reader):
         return body
     found = replace(reader, body=(*lets, *made.reading(reader.body)))
-    return (replace(found, kind=LoopKind.PARALLEL),) if is_independent(found) else body
+    is_better = is_independent(found) and iterations(found.body) <= _MOST_ITERATIONS
+    return (replace(found, kind=LoopKind.PARALLEL),) if is_better else body
+
+
+def _is_row(buffer: Buffer, like: Buffer) -> bool:
+    """Whether a variable can be an element of a buffer, at the same place as one of another."""
+    is_computed = buffer.dtype.compute is buffer.dtype
+    return len(buffer.shape) == 1 and is_computed and is_same_shape(buffer.shape, like.shape)
 
 
 def _loads(statements: Statements) -> Iterator[Load]:
@@ -88,36 +95,23 @@ def _loads(statements: Statements) -> Iterator[Load]:
 class _Scratch:
     """Rows, and the statements that write them."""
 
-    rows: frozenset[Buffer]
+    rows: tuple[Buffer, ...]
     writers: Statements
     names: FreshNames
 
     def suits(self, reader: For) -> bool:
-        """Whether its iterations can compute what they read, and it is not read too often."""
+        """Whether its iterations can compute what they read, and only read it."""
         if self._at(self.writers, index(0), {row: ScalarVar(row.name, row.dtype) for row in self.rows}) is None:
             return False
-        if any(isinstance(one, Store) and one.buffer in self.rows for one in walk(reader.body)):
-            return False
-        times = self._times((reader,), 1)
-        return times is not None and times <= _MOST_TIMES * sum(span(row.shape[0])[1] for row in self.rows)
+        for one in walk((reader,)):
+            own = [load for load in _loads((one,)) if load.buffer in self.rows]
+            is_nested = any(self._is_read(part) for load in own for part in load.index)
+            if is_nested or (own and bodies(one)) or (isinstance(one, Store) and one.buffer in self.rows):
+                return False
+        return True
 
-    def _times(self, statements: Statements, trips: int) -> int | None:
-        """How many elements are read; None if that is unknown, or if loops or conditions depend on what is read."""
-        total = 0
-        for one in statements:
-            count = sum(load.buffer in self.rows for load in _loads((one,)))
-            if isinstance(one, While) or (bodies(one) and count):
-                return None
-            total += count * trips
-            inner: int | None = trips
-            if isinstance(one, For):
-                inner = trips * span(int_extent(one.extent))[1] if isinstance(one.extent, Const) else None
-            for body in bodies(one):
-                found = None if inner is None else self._times(body, inner)
-                if found is None:
-                    return None
-                total += found
-        return total
+    def _is_read(self, value: Scalar) -> bool:
+        return any(isinstance(part, Load) and part.buffer in self.rows for part in visit(value))
 
     def reading(self, statements: Statements) -> Statements:
         """Statements that compute what they read."""
@@ -149,9 +143,11 @@ class _Scratch:
             match one:
                 case Let() if not any(load.buffer in known for load in _loads((one,))):
                     made.append(one)
-                case Alloc(buffer) if len(buffer.shape) == 1:
+                case Alloc(buffer) if _is_row(buffer, self.rows[0]):
                     known[buffer] = self.names.var(buffer.name, buffer.dtype)
                     made.append(Local(known[buffer], Const(0, buffer.dtype)))
+                case For() if any(load.buffer in known for load in _loads((one,))):
+                    return None
                 case For(body=(Store() as store,)) if store.buffer in known:
                     own = _element(one, store, place, known)
                     if own is None:

@@ -51,7 +51,7 @@ def with_split_sums(kernel: Kernel, machine: SimtMachine) -> Kernel:
 def _parts(one: Contraction, machine: SimtMachine) -> int:
     """The number of partial sums: as many as keep all units busy, if these can be of equal length and long enough."""
     groups = least_groups(one, machine)
-    if groups is None or is_for_units(one, machine):
+    if not groups or is_for_units(one, machine):
         return 1
     most = min(machine.units // groups, prod(one.reduced) // (_LEAST_BLOCKS * machine.least_block), _MOST_PARTS)
     return max((each for each in range(2, most + 1) if one.reduced[0] % each == 0), default=1)
