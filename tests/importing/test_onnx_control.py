@@ -52,7 +52,7 @@ def test_what_such_a_loop_collects_needs_a_bound_and_has_a_count(tmp_path: Path)
         assert executor.fetch(found.outputs["rows.count"]) == 3
         np.testing.assert_allclose(executor.fetch("rows"), [1.75, 4.875, 10.4375, 0, 0, 0], rtol=1e-6)
         executor.insert(x=X, n=np.array(7))
-        with pytest.raises(OpenInferError, match=r"out of range|outside"):
+        with pytest.raises(OpenInferError, match=r"out of bounds|outside"):
             executor.run_step()
 
 
@@ -78,7 +78,7 @@ def test_a_loop_without_a_number_of_iterations_needs_a_bound(tmp_path: Path) -> 
             Synthesizer().synthesize(weights, graph).build(flags=USUAL),
         ):
             executor.insert(**feeds)
-            with pytest.raises(OpenInferError, match=r"out of range|outside"):
+            with pytest.raises(OpenInferError, match=r"out of bounds|outside"):
                 executor.run_step()
 
 
@@ -244,7 +244,7 @@ def test_a_slice_up_to_where_data_says_has_a_bound_and_a_count(tmp_path: Path) -
             assert executor.fetch(found.outputs["y.count"]) == count
             np.testing.assert_array_equal(executor.fetch("y"), np.where(np.arange(5) < count, x[:, :5], 0))
         executor.insert(x=x, n=np.array([6]))
-        with pytest.raises(OpenInferError, match=r"out of range|outside"):
+        with pytest.raises(OpenInferError, match=r"out of bounds|outside"):
             executor.run_step()
 
 

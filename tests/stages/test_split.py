@@ -140,7 +140,7 @@ def test_counters_are_counted_and_tables_divided_by_the_loop_that_is_cut(cuts: l
 @pytest.mark.parametrize(
     ("text", "cuts", "said"),
     [
-        (LAYERS, [], "no place"),
+        (LAYERS, [], "no cut"),
         (LAYERS, ["nowhere"], "no scope or loop 'nowhere'"),
         (LAYERS, ["head", "gate"], "gate"),
         (LAYERS, ["layers[0]"], "runs from 0 to 4"),

@@ -73,3 +73,12 @@ def test_terms_are_added_in_one_instruction_where_a_device_rounds_that_once() ->
         for launches in found
     ]  # fmt: skip
     assert parts == [{"fma"}, set()]
+
+
+def test_products_of_no_matrices_have_blocks_that_do_not_run() -> None:
+    x, w, y = Buffer("x", F32, (0, 16, 8)), Buffer("w", F32, (0, 16, 8)), Buffer("y", F32, (0, 16, 16))
+    b, i, j, k = (ScalarVar(name) for name in "bijk")
+    one = Contraction(
+        y, x, w, (b, i, j), (0, 16, 16), (k,), (8,), (b, i, j), (b, i, k), (b, j, k), F32, ScalarVar(ACCUMULATOR, F32)
+    )
+    checked(Kernel("k", (x, w), (y,), (one,)), [numbers(F32, 0, 16, 8), numbers(F32, 0, 16, 8)], SQUARE)

@@ -408,15 +408,6 @@ def test_products_of_many_rows_are_in_blocks(rows: int, columns: int, length: in
         assert forms(found) == ["blocks"]
 
 
-def test_products_of_no_matrices_have_blocks_that_do_not_run() -> None:
-    x, w, y = Buffer("x", F32, (0, 16, 8)), Buffer("w", F32, (0, 16, 8)), Buffer("y", F32, (0, 16, 16))
-    b, i, j, k = (ScalarVar(name) for name in "bijk")
-    one = Contraction(
-        y, x, w, (b, i, j), (0, 16, 16), (k,), (8,), (b, i, j), (b, i, k), (b, j, k), F32, ScalarVar(ACCUMULATOR, F32)
-    )
-    checked(Kernel("k", (x, w), (y,), (one,)), [numbers(F32, 0, 16, 8), numbers(F32, 0, 16, 8)], SQUARE)
-
-
 @pytest.mark.parametrize("machine", [SQUARE, SimtMachine(group=4, least_block=4, units=1)], ids=["small", "large"])
 def test_products_of_many_matrices_are_in_blocks(machine: SimtMachine) -> None:
     """Rows of two indices, columns next to each other, and a factor that is computed."""

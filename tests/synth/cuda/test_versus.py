@@ -1,7 +1,7 @@
 """What is measured beside PyTorch on a GPU, small and without one: programs and modules are there, and agree."""
 
 import pytest
-from bench.gpu.picture import picture
+from bench.gpu.picture import COLOURS, picture
 from bench.gpu.versus import joined, measured, summary
 from tests.synth.cuda.emulator import on_emulator
 
@@ -15,7 +15,7 @@ def test_a_case_compares_measures_and_draws(monkeypatch: pytest.MonkeyPatch) -> 
     assert runs["h200"]["us"] > 0 < runs["torch, eager"]["us"]
     assert "WRONG" not in summary("lstm", found)
     drawn = picture({"cases": {"lstm": found, "other": {"failed": "it was lost"}}})
-    assert drawn.count("<rect") == 1 + 5 + 2
+    assert drawn.count("<rect") == 1 + len(COLOURS) + 2
 
 
 def test_a_result_that_is_wrong_is_marked() -> None:
