@@ -117,6 +117,8 @@ def _verdict(bug: Bug, copies: Copies, source: Path) -> tuple[str, str]:
         path.write_text(original)
     if done.status == FAILED and done.noticed:
         return CAUGHT, done.noticed[0]
+    if done.crash:
+        return CAUGHT, f"generated code stopped the tests: {done.crash}"
     print(done.text)
     return ("SURVIVED" if done.status == PASSED else "NOT RUN"), ""
 

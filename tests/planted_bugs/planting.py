@@ -16,6 +16,7 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from py_compile import PycInvalidationMode
 from queue import SimpleQueue
+from signal import SIGKILL, Signals
 from threading import Lock
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -42,7 +43,8 @@ _NOT_RUN = 70
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run of tests ended: pytest's status, or another one if it was not even run; and what was printed."""
+    """How a run of tests ended: pytest's status, minus the signal that ended it, or another one if it was not even run;
+    and what was printed."""
 
     status: int
     text: str
@@ -52,6 +54,11 @@ class Outcome:
         """The tests that failed."""
         lines = [line for line in self.text.splitlines() if line.startswith("FAILED ")]
         return [line.removeprefix("FAILED ").partition(" - ")[0].rpartition("::")[2] for line in lines]
+
+    @property
+    def crash(self) -> str:
+        """The signal that ended the tests, as a trap in checked code does; empty if there was none, or a timeout."""
+        return "" if self.status >= 0 or -self.status == SIGKILL else Signals(-self.status).name
 
 
 class Copies:
