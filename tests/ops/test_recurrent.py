@@ -10,7 +10,7 @@ from tests.ops.harness import Judge, Question, every_dtype, judge_op
 
 from openinfer.dtypes import DTYPES
 from openinfer.errors import GraphError
-from openinfer.ops import OPS, apply
+from openinfer.ops import OPS, Call, TensorType, apply, complete
 
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 import torch
@@ -80,6 +80,24 @@ def test_the_gates_of_a_gru_in_order() -> None:
 def test_relu_keeps_nan() -> None:
     x = biased(np.nan)
     assert np.isnan(apply("rnn_cell", x, floats(1), np.ones((1, 1), np.float32), floats(1, 1), activation="relu"))
+
+
+@pytest.mark.parametrize(("name", "gates"), [("rnn_cell", 1), ("gru_cell", 3), ("lstm_cell", 4)])
+def test_sums_beside_an_infinity_may_overflow_in_another_order(name: str, gates: int) -> None:
+    """``inf - huge - huge`` is an infinity, but NaN for those who add the two numbers first."""
+    record = OPS[name]
+    states = [np.zeros(1)] * (2 if name == "lstm_cell" else 1)
+    huge = np.finfo(np.float64).max
+
+    def bounds(*x: float) -> np.ndarray[Any, Any]:
+        operands = [np.array(x), *states, np.ones((gates, len(x))), np.zeros((gates, 1))]
+        call = Call(tuple(TensorType(DTYPES["f64"], one.shape) for one in operands), complete(record, {}))
+        assert record.bound is not None
+        with np.errstate(all="ignore"):
+            return np.asarray(record.bound(call, *(one.astype(np.longdouble) for one in operands)))
+
+    assert np.isinf(bounds(np.inf, -huge, -huge)).all()
+    assert np.isfinite(bounds(np.inf, -1, -1)).all()
 
 
 LSTM = (floats(2, 3), floats(2, 4), floats(2, 4), floats(16, 3), floats(16, 4), floats(16), floats(16))

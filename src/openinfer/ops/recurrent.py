@@ -5,7 +5,7 @@ and rounded once.
 """
 
 from collections.abc import Iterator
-from math import prod
+from math import inf, prod
 from typing import Any
 
 import numpy as np
@@ -112,14 +112,29 @@ def _split(gates: Array, count: int) -> list[Array]:
 
 
 def _product_bound(x: Array, w: Array, bias: Array | None, dtype: DType) -> Array:
-    """The error of a product in any order of summation, with bias and the sum of two such."""
-    magnitude = np.matmul(np.abs(x), np.abs(w).T) + (0 if bias is None else np.abs(bias))
-    return _finite(gamma(multiplied(w.shape[1]) + 4, dtype) * magnitude)
+    """The error of a product in any order of summation, with bias and the sum of two such.
+
+    What an infinite operand leads to is exact, unless its finite neighbours pass the largest number in some order:
+    then there may be two infinities of different signs, and the error is infinite.
+    """
+
+    def magnitude(*operands: Array | None) -> Array:
+        own, weights, more = (0 if one is None else np.abs(one) for one in operands)
+        return np.matmul(own, np.transpose(weights)) + more
+
+    whole, finite = magnitude(x, w, bias), magnitude(_finite(x), _finite(w), None if bias is None else _finite(bias))
+    passed = np.where(finite < dtype.maximum, 0, inf)
+    return np.where(np.isfinite(whole), gamma(multiplied(w.shape[1]) + 4, dtype) * whole, passed)
 
 
-def _finite(error: Array) -> Array:
-    """An error, and none where it is not a number or infinite: what an infinity leads to is exact."""
-    return np.where(np.isfinite(error), error, 0)
+def _finite(values: Array) -> Array:
+    """Values, with 0 for those that are infinite or not a number."""
+    return np.where(np.isfinite(values), values, 0)
+
+
+def _times(error: Array, values: Array) -> Array:
+    """The error that is left of one when it is multiplied by a value: all of it if it is infinite."""
+    return np.where(np.isinf(error), inf, error * np.abs(_finite(values)))
 
 
 def _lstm_bound(
@@ -135,8 +150,8 @@ def _lstm_bound(
     """For both outputs. A sigmoid passes on a quarter of an error at most, tanh all of it."""
     dtype = call.dtype().compute
     i, f, g, o = _split(_product_bound(x, w_ih, b_ih, dtype) + _product_bound(h, w_hh, b_hh, dtype), 4)
-    own = gamma(16, dtype) * (1 + np.abs(c))
-    return _finite(f / 4 * np.abs(c)) + i / 4 + g + o / 4 + _finite(own)
+    own = gamma(16, dtype) * (1 + np.abs(_finite(c)))
+    return _times(f / 4, c) + i / 4 + g + o / 4 + own
 
 
 @op(
@@ -182,12 +197,11 @@ def _gru_bound(
 ) -> Array:
     dtype = call.dtype().compute
     inside, outside = (_split(_product_bound(*one, dtype), 3) for one in ((x, w_ih, b_ih), (h, w_hh, b_hh)))
-    hidden = np.abs(_split(np.matmul(h, w_hh.T) + (0 if b_hh is None else b_hh), 3)[2])
+    hidden = _split(np.matmul(h, w_hh.T) + (0 if b_hh is None else b_hh), 3)[2]
     reset = (inside[0] + outside[0]) / 4 + gamma(8, dtype)
-    candidate = inside[2] + outside[2] + reset * hidden
+    candidate = inside[2] + outside[2] + _times(reset, hidden)
     update = (inside[1] + outside[1]) / 4 + gamma(8, dtype)
-    own = (update + gamma(16, dtype)) * (1 + np.abs(h))
-    return _finite(candidate) + _finite(own)
+    return candidate + (update + gamma(16, dtype)) * (1 + np.abs(_finite(h)))
 
 
 @op(
