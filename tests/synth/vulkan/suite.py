@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from traceback import format_exc
 
-from tests.synth.in_c import cases_of, judge, spread
+from tests.synth.in_c import cases_of, judge
 from tests.synth.suite import RECORD, Device, Verdict, recorded
 from tests.synth.vulkan.on_device import (
     FLAGS,
@@ -46,9 +46,9 @@ _IN_A_SHADER = 12
 """Cases of one shader: a device reads all of it for each of them, and the compiler takes long to start."""
 
 
-def cases(record: OpRecord, most: int | None, numerics: Numerics = NUMERICS, step: int = 1) -> list[Prepared]:
-    """The cases of an op, on one in so many of its dtypes, for a device that rounds so."""
-    found = [(dtype, case) for dtype in spread(record, step) for case in cases_of(record.name, dtype, most)]
+def cases(record: OpRecord, most: int | None, numerics: Numerics = NUMERICS) -> list[Prepared]:
+    """The cases of an op on all its dtypes, for a device that rounds like this."""
+    found = [(dtype, case) for dtype in record.dtypes for case in cases_of(record.name, dtype, most)]
     return [prepared(record, case, number, dtype, numerics) for number, (dtype, case) in enumerate(found)]
 
 
@@ -58,11 +58,11 @@ def module_of(found: Sequence[Prepared], numerics: Numerics = NUMERICS) -> Modul
 
 
 def verdict_of(
-    names: Sequence[str], most: int | None, *, validate: bool = False, numerics: Numerics = NUMERICS, step: int = 1
+    names: Sequence[str], most: int | None, *, validate: bool = False, numerics: Numerics = NUMERICS
 ) -> Verdict:
-    """The verdict on these ops, on one in so many of their dtypes."""
+    """The verdict on these ops on all their dtypes."""
     verdict = Verdict()
-    found = [part for name in names for part in _parts(cases(OPS[name], most, numerics, step))]
+    found = [part for name in names for part in _parts(cases(OPS[name], most, numerics))]
     modules = [module_of(one, numerics) for one in found]
     with TemporaryDirectory(prefix="vulkan-") as folder:
         outcomes = run_modules(modules, Path(folder), validate=validate)
