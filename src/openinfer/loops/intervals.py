@@ -138,6 +138,15 @@ def _exact(value: Scalar, known: Mapping[str, Interval], depth: int, facts: Rang
             return None
 
 
+def result_interval(op: str, one: Interval, other: Interval) -> Interval | None:
+    """The interval of the exact result of arithmetic; None if nothing is known about it.
+
+    >>> result_interval("sub", (0, 255), (1, 2)), result_interval("xor", (0, 1), (0, 1))
+    ((-2, 254), None)
+    """
+    return _ARITHMETIC[op](one, other) if op in _ARITHMETIC else None
+
+
 def product_interval(one: Interval, other: Interval) -> Interval:
     """The interval of a product."""
     ends = [left * right for left in one for right in other]

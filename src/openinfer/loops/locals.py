@@ -1,4 +1,4 @@
-"""Value ranges of position variables, including those that change in loops.
+"""Value ranges of integer variables, including those that change in loops.
 
 Loops are analysed again and again with the ranges found so far, until nothing changes. Ranges that still grow then are
 widened to the limits of the type, and narrowed again by conditions. A variable that only counts is analysed at once: it
@@ -9,7 +9,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from openinfer.loops.intervals import Interval, facts_of, interval, of_type
-from openinfer.loops.ir import INDEX, Binary, For, If, Let, Local, Scalar, ScalarVar, SetLocal, Statement, While, walk
+from openinfer.loops.ir import (
+    INDEX,
+    Binary,
+    Combine,
+    For,
+    If,
+    Let,
+    Local,
+    Scalar,
+    ScalarVar,
+    SetLocal,
+    Statement,
+    While,
+    walk,
+)
 
 _MOST_PASSES = 4
 """The number of passes over the loops before growing ranges are widened."""
@@ -17,7 +31,9 @@ LocalRanges = dict[str, Interval]
 
 
 def local_ranges(body: tuple[Statement, ...]) -> LocalRanges:
-    """The range of each position ``Local`` in a kernel.
+    """The range of each integer ``Local`` in a kernel, whose name has one type.
+
+    Values that threads combine are left out, positions excepted: those are places that one of the threads has found.
 
     >>> from openinfer.loops.ir import Const
     >>> width, limit = ScalarVar("width"), Const(100, INDEX)
@@ -25,19 +41,33 @@ def local_ranges(body: tuple[Statement, ...]) -> LocalRanges:
     >>> local_ranges((Local(width, Const(1, INDEX)), doubled))
     {'width': (1, 198)}
     """
-    if not any(isinstance(one, Local) and one.var.dtype is INDEX for one in walk(body)):
+    limits = _limits(body)
+    if not limits:
         return {}
     table: LocalRanges = {}
     for turn in range(_MOST_PASSES):
-        found = _joined(table, _Pass(table).run(body))
+        found = _joined(table, _Pass(limits, table).run(body))
         if found == table:
             return table
-        table = found if turn < _MOST_PASSES - 1 else _widened(table, found)
-    while (found := _joined(table, _Pass(table).run(body))) != table:
-        table = _widened(table, found)
+        table = found if turn < _MOST_PASSES - 1 else _widened(table, found, limits)
+    while (found := _joined(table, _Pass(limits, table).run(body))) != table:
+        table = _widened(table, found, limits)
     for _ in range(2):
-        table = _Pass(table).run(body)
+        table = _Pass(limits, table).run(body)
     return table
+
+
+def _limits(body: tuple[Statement, ...]) -> LocalRanges:
+    """The variables to analyse, with the limits of their types."""
+    every = list(walk(body))
+    combined = {var for one in every if isinstance(one, Combine) for var in one.variables if var.dtype is not INDEX}
+    variables = {one.var for one in every if isinstance(one, Local)}
+    several = {one.name for one in variables if any(one.name == other.name and one != other for other in variables)}
+    return {
+        one.name: of_type(one.dtype)
+        for one in variables - combined
+        if one.dtype.kind in ("int", "uint") and one.name not in several
+    }
 
 
 def _joined(one: Mapping[str, Interval], other: Mapping[str, Interval]) -> LocalRanges:
@@ -48,11 +78,13 @@ def _union(one: Interval, other: Interval) -> Interval:
     return min(one[0], other[0]), max(one[1], other[1])
 
 
-def _widened(before: Mapping[str, Interval], now: Mapping[str, Interval]) -> LocalRanges:
+def _widened(before: LocalRanges, now: LocalRanges, limits: LocalRanges) -> LocalRanges:
     """Widen ranges to the limits of the type, on the sides where they have grown."""
-    least, most = of_type(INDEX)
     return {
-        name: (least if low < before[name][0] else low, most if high > before[name][1] else high)
+        name: (
+            limits[name][0] if low < before[name][0] else low,
+            limits[name][1] if high > before[name][1] else high,
+        )
         for name, (low, high) in now.items()
     }
 
@@ -61,6 +93,8 @@ def _widened(before: Mapping[str, Interval], now: Mapping[str, Interval]) -> Loc
 class _Pass:
     """One pass over all statements, given the ranges found before."""
 
+    limits: Mapping[str, Interval]
+    """The variables that are analysed, with the limits of their types."""
     table: Mapping[str, Interval]
     _found: LocalRanges = field(default_factory=dict)
     _grown: LocalRanges = field(default_factory=dict)
@@ -73,9 +107,9 @@ class _Pass:
     def run(self, body: tuple[Statement, ...]) -> LocalRanges:
         """The ranges found in this pass."""
         self._body(body, {})
-        least, most = of_type(INDEX)
         found = {}
         for name, (low, high) in self._found.items():
+            least, most = self.limits[name]
             less, more = self._grown.get(name, (0, 0))
             found[name] = (low + less, high + more) if least <= low + less and high + more <= most else (least, most)
         return found
@@ -85,13 +119,13 @@ class _Pass:
             match statement:
                 case Let(var, value) if var.dtype.kind in ("int", "uint"):
                     known[var.name] = interval(value, known, facts=())
-                case Local(var, value) if var.dtype is INDEX:
+                case Local(var, value) if var.name in self.limits:
                     self._declared[var.name] = len(self._runs)
                     self._take(var, interval(value, known, facts=()))
                     known[var.name] = self._anywhere(var)
                 case Local(var):
                     known.pop(var.name, None)
-                case SetLocal(var, value) if var.dtype is INDEX:
+                case SetLocal(var, value) if var.name in self.limits:
                     self._assigned(var, value, known)
                 case For(index, extent, inside):
                     count = max(interval(extent, known, facts=())[1], 0)
@@ -136,7 +170,7 @@ class _Pass:
     def _forget(self, body: Iterable[Statement], known: LocalRanges) -> None:
         """After statements that assign variables, only what holds everywhere is known of them."""
         for one in walk(tuple(body)):
-            if isinstance(one, SetLocal) and one.var.dtype is INDEX and one.var.name in self._found:
+            if isinstance(one, SetLocal) and one.var.name in self._found:
                 known[one.var.name] = self._anywhere(one.var)
 
 

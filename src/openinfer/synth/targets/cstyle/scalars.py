@@ -150,8 +150,10 @@ class ScalarPrinter:
         code, kind = _term(self, one.value), self.dialect.type_of(one.var.dtype)
         if one.var.dtype is INDEX:
             kind = self.widths.declare(one.var.name, ends)
-        else:
+        elif ends is None:
             self.ranges.pop(one.var.name, None)
+        else:
+            self.ranges[one.var.name] = ends
         exact = self.dialect.exact if one.var.dtype.kind == "float" else ""
         return f"{exact}{template.format(type=kind, name=one.var.name)} = {self.widths.narrowed(one, code).text};"
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from openinfer.loops.dim import sizes_in
 from openinfer.loops.ir import (
+    ACCUMULATOR,
     Alloc,
     Buffer,
     Combine,
@@ -126,7 +127,10 @@ class KernelPrinter:
         self.scalars = ScalarPrinter(dialect, lambda buffer: buffer.name)
         if dialect.narrow is not None:
             self.scalars.widths.sizes = narrow_sizes(kernel, bounds)
-        self.scalars.widths.locals = local_ranges(kernel.body)
+        found = local_ranges(kernel.body)
+        if any(isinstance(one, Contraction) for one in walk(kernel.body)):
+            found.pop(ACCUMULATOR, None)  # a contraction that is printed later has one of the same name
+        self.scalars.widths.locals = found
         self.parts = parts
 
     def run(self, name: str) -> Printed:

@@ -47,12 +47,13 @@ def plain(one: Contraction, writer: KernelWriter, depth: int) -> None:
 
 def as_loops(statements: tuple[Statement, ...], one: Contraction, writer: KernelWriter, depth: int) -> None:
     """Prints a contraction's loops; if it has no free indices, the accumulator gets a scope of its own."""
-    if one.free:
-        writer.body(statements, depth)
-        return
-    writer.line(depth, "{")
-    writer.body(statements, depth + 1)
-    writer.line(depth, "}")
+    with writer.scalars.widths.analysed(statements):
+        if one.free:
+            writer.body(statements, depth)
+            return
+        writer.line(depth, "{")
+        writer.body(statements, depth + 1)
+        writer.line(depth, "}")
 
 
 def without_trivial_loops(kernel: Kernel) -> Kernel:

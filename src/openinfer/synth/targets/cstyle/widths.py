@@ -28,9 +28,11 @@ from openinfer.loops.ir import (
     ScalarVar,
     Select,
     SetLocal,
+    Statement,
     Unary,
     walk,
 )
+from openinfer.loops.locals import local_ranges
 from openinfer.synth.targets.cstyle.code import ExprText, Rank
 from openinfer.synth.targets.cstyle.dialect import Dialect
 
@@ -60,7 +62,9 @@ class Widths:
     sizes: Mapping[str, int] = field(default_factory=dict)
     """The dynamic sizes that have the narrower type, with their bounds."""
     locals: Mapping[str, Interval] = field(default_factory=dict)
-    """The ranges of mutable variables for positions."""
+    """The ranges of mutable integer variables."""
+    unsigned: set[str] = field(default_factory=set)
+    """Signed variables that the code keeps in an unsigned type: their code may have another value, modulo the type."""
     _narrow: set[str] = field(default_factory=set)
     _facts: RangeFacts = ()
 
@@ -110,6 +114,16 @@ class Widths:
         for name in names:
             self.declare(name, ends if is_known else None)
         return self.dialect.index if ends is None or not is_known else self.of(ends)
+
+    @contextmanager
+    def analysed(self, body: tuple[Statement, ...]) -> Iterator[None]:
+        """A context for statements that a template adds; their names say nothing about those outside."""
+        before, ranges = self.locals, dict(self.ranges)
+        self.locals = {**before, **local_ranges(body)}
+        yield
+        self.locals = before
+        self.ranges.clear()
+        self.ranges.update(ranges)
 
     @contextmanager
     def where(self, condition: Scalar, *, holds: bool) -> Iterator[None]:

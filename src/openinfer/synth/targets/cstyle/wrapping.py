@@ -1,7 +1,7 @@
 """Integer arithmetic that wraps at its width, as the loop IR defines it.
 
 Signed overflow is undefined in C. Where intervals do not prove that a signed result fits, the arithmetic is unsigned
-and the result is cast back.
+and the result is cast back. Integers of fewer than 32 bits are promoted to ``int``, which most of their results fit.
 """
 
 from collections.abc import Callable
@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 from openinfer.dtypes import DTYPES, INDEX, DType
 from openinfer.loops.dim import Dim
-from openinfer.loops.ir import Binary, Cast, Const, Scalar
+from openinfer.loops.intervals import Interval, result_interval
+from openinfer.loops.ir import Binary, Cast, Const, Scalar, ScalarVar, visit
 from openinfer.synth.targets.cstyle.code import ExprText, Rank, joined
 from openinfer.synth.targets.cstyle.dialect import Dialect
-from openinfer.synth.targets.cstyle.widths import Widths
+from openinfer.synth.targets.cstyle.widths import Widths, fits_narrow
 
 OPERATORS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "rem": "%"}
 
@@ -31,11 +32,34 @@ class WrappingArithmetic:
         is_unsigned = dtype.kind == "uint" and dtype.bits >= 32
         if is_unsigned or self._is_exact(value):
             return joined(self.text_of(value.left), OPERATORS[value.op], self.text_of(value.right))
+        promoted = self._promoted(value) if self.dialect.promotes else None
+        if promoted is not None:
+            return converted(self.dialect, dtype, promoted[0])
         return converted(self.dialect, dtype, self._modulo(value, DTYPES[f"u{max(dtype.bits, 32)}"]))
 
     def _is_exact(self, value: Binary) -> bool:
         """Whether the result has the full width of its type and signed arithmetic cannot overflow."""
         return value.dtype.kind == "int" and self.widths.is_wide(value) and self.widths.fits(value)
+
+    def _promoted(self, value: Scalar) -> tuple[ExprText, Interval] | None:
+        """Arithmetic on small integers as the language does it, before the cast back; None if ``int`` may overflow."""
+        if not _is_small(value.dtype) or any(map(self._is_kept_unsigned, visit(value))):
+            return None
+        match value:
+            case Binary("add" | "sub" | "mul" as op, left, right) if not self._is_exact(value):
+                one, other = self._promoted(left), self._promoted(right)
+                ends = None if one is None or other is None else result_interval(op, one[1], other[1])
+                if one is None or other is None or ends is None or not fits_narrow(ends):
+                    return None
+                return joined(one[0], OPERATORS[op], other[0]), ends
+            case Const(number):
+                text = self.dialect.literal(number, DTYPES["i32"])
+                return ExprText(text, Rank.UNARY if number < 0 else Rank.ATOM), (int(number), int(number))
+            case _:
+                return self.text_of(value), self.widths.interval(value)
+
+    def _is_kept_unsigned(self, value: Scalar) -> bool:
+        return isinstance(value, ScalarVar) and value.name in self.widths.unsigned
 
     def _modulo(self, value: Binary, wide: DType) -> ExprText:
         """The same arithmetic on unsigned operands."""
@@ -51,7 +75,7 @@ class WrappingArithmetic:
                 return ExprText(self.dialect.literal(number, DTYPES["u32"]))
             case Binary("add" | "sub" | "mul", dtype=dtype) if _wraps_at(dtype, wide) and not self._is_exact(value):
                 return self._modulo(value, wide)
-            case Cast(operand, dtype) if dtype is not INDEX and dtype.bits == wide.bits and operand.dtype.kind == "int":
+            case Cast(operand, dtype) if dtype is not INDEX and dtype.bits == wide.bits and _is_integer(operand):
                 return converted(self.dialect, wide, self.text_of(operand))
             case _:
                 return converted(self.dialect, wide, self.text_of(value))
@@ -60,6 +84,15 @@ class WrappingArithmetic:
 def converted(dialect: Dialect, dtype: DType, code: ExprText) -> ExprText:
     """A cast of an expression."""
     return ExprText(dialect.converted(dtype, code.inside(dialect.cast_takes)), Rank.UNARY)
+
+
+def _is_small(dtype: DType) -> bool:
+    """Whether a type is of integers that are promoted."""
+    return dtype is not INDEX and dtype.kind in ("int", "uint") and dtype.bits < 32
+
+
+def _is_integer(value: Scalar) -> bool:
+    return value.dtype.kind in ("int", "uint")
 
 
 def _wraps_at(dtype: DType, wide: DType) -> bool:

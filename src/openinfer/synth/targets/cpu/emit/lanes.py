@@ -78,7 +78,10 @@ def _type(one: Reduction, scalars: ScalarPrinter) -> str:
     kind = scalars.widths.partial(one.var, names, is_product=op == "mul")
     # gcc 12 miscompiles vectorized signed lanes that are added as unsigned values (-O3 with AVX2 or AVX-512).
     is_wrapped = op in ("add", "mul") and one.var.dtype is not INDEX
-    return f"u{kind}" if is_wrapped and kind.startswith("int") else kind
+    if not is_wrapped or not kind.startswith("int"):
+        return kind
+    scalars.widths.unsigned.update(names)
+    return f"u{kind}"
 
 
 def _lane(one: Reduction, place: str) -> ScalarVar:
