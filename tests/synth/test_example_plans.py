@@ -92,3 +92,9 @@ def test_code_grows_with_kernels_and_not_with_layers(tmp_path: Path) -> None:
     source = twelve.project.code()["src/net.c"]
     assert len(re.findall(r"\bfor \(int64_t i_l = 0; i_l < 12;", source)) == 1
     assert twelve.project.placed.weights.size == pytest.approx(6 * two.project.placed.weights.size, rel=0.01)
+
+
+def test_a_loop_with_one_iteration_is_a_block(tmp_path: Path) -> None:
+    source = encoder(1, tmp_path).project.code()["src/net.c"]
+    assert "for (int64_t i_" not in source
+    assert "i_l" not in source

@@ -7,6 +7,7 @@ from typing import Any, Protocol, TypeAlias
 from openinfer.loops.cse import with_names
 from openinfer.loops.expand import expanded
 from openinfer.loops.ir import Bind, Contraction, For, Kernel, Statement
+from openinfer.loops.limits import without_idle_limits
 from openinfer.loops.rewrite import straightened
 from openinfer.synth.targets.cstyle.scalars import ScalarPrinter
 
@@ -56,10 +57,18 @@ def as_loops(statements: tuple[Statement, ...], one: Contraction, writer: Kernel
         writer.line(depth, "}")
 
 
+def simplest(body: tuple[Statement, ...]) -> tuple[Statement, ...]:
+    """Statements without zero-trip and single-iteration loops, and without limits that ranges show to be idle."""
+    straight = straightened(body)
+    limited = without_idle_limits(straight)
+    # Each time, the names of constants and of other variables that this leaves are inlined.
+    return straight if limited is straight else straightened(straightened(limited))
+
+
 def without_trivial_loops(kernel: Kernel) -> Kernel:
     """A kernel without zero-trip and single-iteration loops, and with names for repeated expressions."""
     buffers = (*kernel.inputs, *kernel.outputs, *kernel.scratch)
-    return replace(kernel, body=with_names(straightened(kernel.body), {one.name for one in buffers}))
+    return replace(kernel, body=with_names(simplest(kernel.body), {one.name for one in buffers}))
 
 
 @dataclass(frozen=True)

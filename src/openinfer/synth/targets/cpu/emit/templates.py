@@ -7,7 +7,7 @@ from openinfer.loops.blocked import BLOCK, blocked
 from openinfer.loops.cse import with_names
 from openinfer.loops.expand import expanded
 from openinfer.loops.ir import Bind, Contraction, Kernel, Statement
-from openinfer.loops.rewrite import map_statements, straightened
+from openinfer.loops.rewrite import map_statements
 from openinfer.synth.targets.cpu.byte_taps import ByteTaps
 from openinfer.synth.targets.cpu.channel_taps import ChannelTaps
 from openinfer.synth.targets.cpu.emit.byte_tap_tiles import byte_tap_lines
@@ -23,7 +23,7 @@ from openinfer.synth.targets.cpu.run_on import run_on
 from openinfer.synth.targets.cpu.taps import CpuTaps
 from openinfer.synth.targets.cpu.tile import CpuTile
 from openinfer.synth.targets.cpu.word_taps import WordTaps
-from openinfer.synth.targets.cstyle.templates import KernelWriter, Templates, as_loops
+from openinfer.synth.targets.cstyle.templates import KernelWriter, Templates, as_loops, simplest
 
 _NAMES = {"n0", "m0", "m1", "row", "rows", "column", "columns", "tile", "to", "from", "start", "run", "height"}
 _NAMES |= {"begin", "end", "zero", "first", "byte", "half", "whole", "taps", "transposed"}
@@ -38,7 +38,7 @@ _BLOCKED = f"Long sums are accumulated in blocks of {BLOCK} terms, which bounds 
 def _prepared(kernel: Kernel) -> Kernel:
     buffers = (*kernel.inputs, *kernel.outputs, *kernel.scratch)
     plain = map_statements(kernel.body, lambda one: (without_single(one) if _is_untiled(one) else one,))
-    body = run_on(straightened(plain))
+    body = run_on(simplest(plain))
     in_blocks = blocked(body)
     named = with_names(in_blocks, {one.name for one in buffers} | _NAMES)
     return replace(kernel, body=named, doc=(*kernel.doc, *[_BLOCKED] * (in_blocks != body)))

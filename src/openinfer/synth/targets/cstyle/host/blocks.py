@@ -57,7 +57,7 @@ from openinfer.synth.targets.cstyle.host.file import HostFile
 from openinfer.synth.targets.cstyle.host.function import PAD, Function
 from openinfer.synth.targets.cstyle.host.functions import BlockFunctions
 from openinfer.synth.targets.cstyle.host.indices import IndexPrinter
-from openinfer.synth.targets.cstyle.host.integers import Integer
+from openinfer.synth.targets.cstyle.host.integers import Integer, number
 from openinfer.synth.targets.cstyle.host.sizes import SizePrinter
 from openinfer.synth.targets.cstyle.names import comment
 
@@ -282,9 +282,14 @@ class BlockPrinter:
         own = field_name("", step.index, len(now.loops))
         if any(found.text == f"i_{own}" for _, found in now.loops):
             own = str(len(now.loops))
-        self._loop_head(checks.bounds, own, start, end, depth)
         least = start.range.least
-        now.loops.append((step.index, Integer(f"i_{own}", Computed(least, max(end.range.most - 1, least)))))
+        if checks.bounds is None and start.is_literal and end.text == str(least + 1):
+            index = number(least)
+            now.line(depth, "{")
+        else:
+            index = Integer(f"i_{own}", Computed(least, max(end.range.most - 1, least)))
+            self._loop_head(checks.bounds, own, start, end, depth)
+        now.loops.append((step.index, index))
         self._watch(checks.watch, depth + 1)
         self._points.follow(step)
         self._body(step.body, checks.body, depth + 1)
