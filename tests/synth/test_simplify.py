@@ -94,6 +94,26 @@ def test_what_nobody_reads_is_left_out_unless_nodes_are_to_be_kept() -> None:
     assert kernels(text, passes=Passes(simplify=None, fuse=None)) == ["square", "neg"]
 
 
+EMPTY = """
+dynamic { x: f32[0, 4]; }
+volatile { y: f32[4]; z: f32[0, 4]; }
+block entry {
+    assign h: f32[0, 4];
+    op square(x) >> h;
+    op neg(h) >> z;
+    op sum_axis(h, axis=0) >> y;
+    return y;
+}
+"""
+
+
+def test_what_is_empty_is_not_computed() -> None:
+    assert kernels(EMPTY) == ["sum_axis"]
+    assert kernels(EMPTY, passes=Passes(Simplify(drop=False), fuse=None)) == ["square", "neg", "sum_axis"]
+    module = agree(EMPTY, inputs=lambda _step: {"x": np.zeros((0, 4), np.float32)}, flags=QUICK)
+    assert module.fetch("y").tolist() == [0, 0, 0, 0]
+
+
 # --- beforehand -------------------------------------------------------------------------------------------------------
 
 CONSTANT = """

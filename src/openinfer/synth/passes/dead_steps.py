@@ -1,6 +1,6 @@
 """Dead step elimination: removes steps whose results are unused."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from openinfer.ir.expr import Ref
@@ -32,6 +32,17 @@ def _is_pure(step: Step) -> bool:
     return isinstance(step, Move)
 
 
+def _is_idle(step: Step, owned: Collection[Value]) -> bool:
+    """Whether a step has nothing to write: its results are empty, and none is one that some step must own."""
+    match step:
+        case KernelStep(outputs=results):
+            return all(one.is_empty and one not in owned for one in results)
+        case Move(dst=result):
+            return result.is_empty and result not in owned
+        case _:
+            return False
+
+
 def _weight_checks(step: Step) -> tuple[Step, ...]:
     """The index checks of the weights that a step reads, one per index even if several parts of a tensor are read."""
     if not isinstance(step, KernelStep | Move):
@@ -42,7 +53,7 @@ def _weight_checks(step: Step) -> tuple[Step, ...]:
 
 
 def without_dead_steps(program: Program, kinds: tuple[type, ...] = (Move, KernelStep, IntegerStep)) -> Program:
-    """The program without moves and kernels whose results are unused, and without steps that only these used.
+    """The program without moves and kernels whose results are unused or empty, and without steps that only these used.
 
     A dead read whose indices can be out of bounds is reduced to its bounds check.
     """
@@ -57,6 +68,10 @@ class _DeadSteps:
     def __init__(self, program: Program, kinds: tuple[type, ...]) -> None:
         self._kinds = kinds
         self._liveness = Liveness(program)
+        self._owned = {
+            *program.outputs.values(),
+            *(one for params in program.params.values() for one in params.results),
+        }
         self._needed: dict[int, set[Value]] = {}
         """By the ``id`` of a step: the values it writes that are live after it."""
         self._instead: dict[int, tuple[Step, ...]] = {}
@@ -65,6 +80,8 @@ class _DeadSteps:
     def find(self) -> None:
         """Find all dead steps, then those that only these used, and so on."""
         touches = self._liveness.touches
+        writers = [step for found in touches.values() for step in _writers(found.values())]
+        self._without(step for step in writers if _is_idle(step, self._owned))
         changed: Iterable[Value] = list(touches)
         while changed:
             suspects: dict[int, Step] = {}

@@ -66,6 +66,11 @@ class Value:
         """The most bytes the value takes."""
         return self.dtype.nbytes(most_elements(self.shape))
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no elements, whatever the sizes are."""
+        return any(type(extent) is int and extent == 0 for extent in self.shape)
+
     def __repr__(self) -> str:
         return f"{self.name}: {self.dtype.name}{list(self.shape)}"
 

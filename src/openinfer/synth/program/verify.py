@@ -140,13 +140,13 @@ def _can_be_same(one: Sequence[int], other: Sequence[int]) -> bool:
 
 
 def _read_before_written(program: Program, steps: Sequence[Step], where: str) -> Iterator[str]:
-    """Reads of values that are not written yet. Homes have values before a block starts."""
+    """Reads of values that are not written yet. Homes have values before a block starts, and empty ones have none."""
     inputs = {*program.inputs.values(), *(one for params in program.params.values() for one in params.args)}
 
     def walk(body: Sequence[Step], known: set[Value]) -> Iterator[str]:
         for step in body:
             for value in uses(step):
-                if not value.is_home and value not in known and value not in inputs:
+                if not (value.is_home or value.is_empty) and value not in known and value not in inputs:
                     yield f"{value.name} is read before it is written, {where}"
             if isinstance(step, LoopStep):
                 yield from walk(step.body, set(known))
