@@ -88,9 +88,16 @@ def test_the_sizes_of_an_extent_are_those_in_its_expression(formula: Formula) ->
         (100 % T, "100%T"),
         (-T, "-T"),
         (T * S // 2, "T*S/2"),
+        (T - 2 + 1, "T-1"),
+        (1 + (T - 1), "T"),
+        (T + 1 - 3, "T-2"),
+        (3 - (T + 1), "3-(T+1)"),
+        (4 * (2 * (32 * T)), "256*T"),
+        (T * 2 * 2 * S, "T*4*S"),
+        (2**20 * (2**20 * T), "1048576*(1048576*T)"),
     ],
 )
-def test_operations_that_change_nothing_leave_no_trace(extent: int, text: str) -> None:
+def test_operations_that_change_nothing_leave_no_trace_and_numbers_are_folded(extent: int, text: str) -> None:
     assert repr(extent) == text
 
 

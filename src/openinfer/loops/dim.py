@@ -28,6 +28,8 @@ MOST_PARTS = 50_000
 """The maximum length of an extent's expression."""
 _FEW_PARTS, _SHALLOW = 128, 32
 """Expressions shorter and shallower than this keep the form they were written in, for readers of the code."""
+_LARGEST_FOLDED = 2**31
+"""The numbers of an expression are folded up to this one, so that they overflow nowhere."""
 
 
 class Symbolic(int):
@@ -156,7 +158,8 @@ def _simplified(op: Operator, left: int, right: int, value: int) -> int:
         return 1  # also for 0 / 0, as with zero heads: nothing is computed then
     ends, parts = interval(op, span(left), span(right)), _joined_parts(op, left, right)
     if parts <= _FEW_PARTS and max(expr_of(left).depth, expr_of(right).depth) < _SHALLOW:
-        return Dim(value, BinaryExpr(op, expr_of(left), expr_of(right)), ends, parts)
+        found = _folded(op, left, right) or BinaryExpr(op, expr_of(left), expr_of(right))
+        return Dim(value, found, ends, parts)
     forms = [one.form if isinstance(one, Dim) else form_of(Num(one)) for one in (left, right)]
     joined = combined(op, *forms)
     shorter = _shorter(op, left, right, joined)
@@ -190,13 +193,40 @@ def _shorter(op: Operator, left: int, right: int, joined: Form) -> Expr | None:
         found = form_expr(joined, sizes_in(left) | sizes_in(right))
         if found is not None and _count(found) <= _parts(left) + _parts(right):
             return found
-    inner = expr_of(left)
-    if op not in "+-" or isinstance(right, Dim) or not isinstance(inner, BinaryExpr) or inner.op not in "+-":
+    return _folded(op, left, right)
+
+
+def _folded(op: Operator, left: int, right: int) -> Expr | None:
+    """The result where one operand is a number that joins one in the other, as in ``T-2+1`` and ``3*(2*T)``."""
+    for one, other in ((left, right), (right, left)):
+        inner = expr_of(one)
+        if isinstance(other, Dim) or not isinstance(inner, BinaryExpr):
+            continue
+        if op == "*" and inner.op == "*":
+            return _folded_product(inner, other)
+        if inner.op in "+-" and isinstance(inner.right, Num) and (op == "+" or (op == "-" and one is left)):
+            number = (inner.right.value if inner.op == "+" else -inner.right.value) + (other if op == "+" else -other)
+            return _plus(inner.left, number)
+    return None
+
+
+def _folded_product(inner: BinaryExpr, factor: int) -> Expr | None:
+    """A product times a number, if the product has a number of its own."""
+    match inner.left, inner.right:
+        case (Num(number), rest) if abs(number * factor) <= _LARGEST_FOLDED:
+            return BinaryExpr("*", Num(number * factor), rest)
+        case (rest, Num(number)) if abs(number * factor) <= _LARGEST_FOLDED:
+            return BinaryExpr("*", rest, Num(number * factor))
+        case _:
+            return None
+
+
+def _plus(expr: Expr, number: int) -> Expr | None:
+    if abs(number) > _LARGEST_FOLDED:
         return None
-    if not isinstance(inner.right, Num):
-        return None
-    number = (inner.right.value if inner.op == "+" else -inner.right.value) + (right if op == "+" else -right)
-    return BinaryExpr("+", inner.left, Num(number)) if number else inner.left
+    if number == 0:
+        return expr
+    return BinaryExpr("+" if number > 0 else "-", expr, Num(abs(number)))
 
 
 def span(value: int) -> tuple[int, int]:
