@@ -125,3 +125,11 @@ def test_no_name_is_taken() -> None:
     x = Load(t0, (AT,)) + ScalarVar("t1", F32)
     made = with_names((Store(Y, (AT,), Unary("neg", x) * x),), {"t2"})
     assert names(made) == ["t3"]
+
+
+def test_a_load_below_positions_that_get_no_name_has_one() -> None:
+    code = Load(MEMORY["i32"], (AT,))
+    place = Cast(code, INDEX)
+    lets, rest = named(Select(place < 0, place + 8, place))
+    assert [let.value for let in lets] == [code]
+    assert rest == Select(Cast(lets[0].var, INDEX) < 0, Cast(lets[0].var, INDEX) + 8, Cast(lets[0].var, INDEX))

@@ -175,7 +175,7 @@ class _Namer:
             sizes.append(min(_size(node) + sum(sizes[part] for part in parts), _LEAST))
         counts = Counter(roots)
         for number in range(len(self._nodes) - 1, -1, -1):
-            is_named = sizes[number] * (counts[number] - 1) >= _LEAST
+            is_named = sizes[number] * (counts[number] - 1) >= _LEAST and self._is_readable(number)
             for part in self._parts[number]:
                 counts[part] += 1 if is_named else counts[number]
         return [counts[number] for number in range(len(self._nodes))]
