@@ -22,6 +22,7 @@ from openinfer.synth.program.ir import Program, Value, Weight
 from openinfer.synth.targets.c.device_side import DeviceSide
 from openinfer.synth.targets.c.fetch import fetch_function
 from openinfer.synth.targets.c.memory_calls import MemoryCalls
+from openinfer.synth.targets.c.pointers import byte_at
 from openinfer.synth.targets.c.public import Parameter, PublicFunction
 from openinfer.synth.targets.c.source import SourcePrinters
 from openinfer.synth.targets.c.states import StatePrinter
@@ -324,14 +325,14 @@ void {name}_set_budget({name}_context *c, int64_t nodes)
     def _initial(self, home: Value) -> list[str]:
         """The lines that give a persistent variable its initial value."""
         origin = self.program.bound.vars[str(home.variable)].origin
-        offset = self.placed.state.homes[home]
         if home.nbytes == 0:
             return []
+        place = byte_at("c->state", self.placed.state.homes[home])
         if isinstance(origin, FromModel):
             source = self.placed.weights.offset(Weight((origin.name,), home.dtype, home.shape), origin.name)
             calls = MemoryCalls() if self.device is None else self.device.memory
             copy = f"{calls.copy}({calls.queue}"
-            return [f"{copy}c->state + {offset}, c->weights + {source}, {home.nbytes});"]
+            return [f"{copy}{place}, {byte_at('c->weights', source)}, {home.nbytes});"]
         assert isinstance(origin, FromInit)
         element = element_bits(home.dtype, origin)
         count = 1
@@ -339,11 +340,11 @@ void {name}_set_budget({name}_context *c, int64_t nodes)
             count *= int(extent)
         if self.device is not None:
             facts = f"{home.dtype.bits}, {count}, UINT64_C(0x{element:x})"
-            return [f"oi_set(c->device, c->state + {offset}, {facts});"]
+            return [f"oi_set(c->device, {place}, {facts});"]
         if element == 0:
-            return [f"memset(c->state + {offset}, 0, {home.nbytes});"]
+            return [f"memset({place}, 0, {home.nbytes});"]
         self.printers.file.needs.add("oi_element")
-        return [f"oi_fill(c->state + {offset}, {home.dtype.bits}, 0, {count}, UINT64_C(0x{element:x}));"]
+        return [f"oi_fill({place}, {home.dtype.bits}, 0, {count}, UINT64_C(0x{element:x}));"]
 
     # --- steps ----------------------------------------------------------------------------------------------------
 
@@ -410,7 +411,7 @@ static int is_ready({name}_context *c, const {name}_inputs *in, const {name}_out
         return [
             f"unsigned char *const memory = c->arena + {self.upper}_ARENA_BYTES - {self.upper}_UNDO_BYTES;",
             f"oi_undo undo = {{ memory, {self.upper}_UNDO_BYTES, 0, false{more} }};",
-            *(f"{keep}(&undo, c->state + {offsets[home]}, {home.nbytes});" for home in undo.homes),
+            *(f"{keep}(&undo, {byte_at('c->state', offsets[home])}, {home.nbytes});" for home in undo.homes),
             "c->undo = &undo;",
             f"const int has_failed = {block}(c){ended};",
             "c->undo = NULL;",

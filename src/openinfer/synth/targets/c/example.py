@@ -263,20 +263,20 @@ def _output(project: EmittedProject, key: str, value: Value) -> tuple[list[str],
     is_float = value.dtype.kind == "float"
     call = f'printf(" %g", (double){element})' if is_float else f'printf(" %lld", (long long){element})'
     most = min(most_elements(value.shape), SHOWN)
-    count = str(most)
+    is_shown = f"i < {most}"
     total: int = 1
     for extent in value.shape:
         total = extent * total
     if isinstance(total, Dim):
         # The step has succeeded, so computing the size cannot fail.
         text = size_code(total.expr, lambda size: f"out.{project.placed.names.output_sizes[size]}").text
-        count = f"({text} < {most} ? {text} : {most})"
+        is_shown += f" && i < {text}"
     shape = ", ".join(map(repr, value.shape))
     label = f"{key}: {value.dtype.name}[{shape}]"
     if is_empty:
         return [f'printf("%s =\\n", {string(label)});'], set()
     return [
         f'printf("%s =", {string(label)});',
-        f"{call};" if is_one else f"for (int64_t i = 0; i < {count}; ++i) {call};",
+        f"{call};" if is_one else f"for (int64_t i = 0; {is_shown}; ++i) {call};",
         'printf("\\n");',
     ], printer.needs

@@ -55,4 +55,13 @@ class Pointers:
 
 def offset_from(base: str, offset: int) -> str:
     """A pointer to a byte at an offset, as the operand of a cast."""
-    return f"({base} + {offset})" if offset else base
+    return f"({byte_at(base, offset)})" if offset else base
+
+
+def byte_at(base: str, offset: int) -> str:
+    """A pointer to a byte at an offset, as an argument.
+
+    >>> byte_at("c->state", 64), byte_at("c->state", 0)
+    ('c->state + 64', 'c->state')
+    """
+    return f"{base} + {offset}" if offset else base

@@ -14,6 +14,7 @@ from openinfer.loops.dim import Dim
 from openinfer.synth.memory.checks.records import SliceChecks
 from openinfer.synth.memory.table_access import TableAccess
 from openinfer.synth.program.ir import Action
+from openinfer.synth.targets.c.pointers import byte_at, offset_from
 from openinfer.synth.targets.cstyle.code import ExprText
 from openinfer.synth.targets.cstyle.host.integers import Integer
 
@@ -35,7 +36,7 @@ class RingCells:
     @property
     def place(self) -> str:
         """The address of the first cell."""
-        start = _state(self.access.layout.memory_at)
+        start = byte_at("c->state", self.access.layout.memory_at)
         return start if self.first.text == "0" else f"{start} + cell * {self.each}"
 
     def lines(self, value: str, *, is_view: bool) -> list[str]:
@@ -45,7 +46,7 @@ class RingCells:
             return [*own, f"{value} = (const void *)({self.place});"]
         if self.access.step.action is Action.READ:
             return [*own, f"memcpy({value}, {self.place}, {self.nbytes});"]
-        extent = f"(int64_t *)(void *)({_state(self.access.layout.extents_at)})"
+        extent = f"(int64_t *)(void *){offset_from('c->state', self.access.layout.extents_at)}"
         end = str(self.count) if self.first.text == "0" else f"cell + {self.count}"
         return [
             *own,
@@ -83,8 +84,3 @@ def ring_cells(access: TableAccess, checks: SliceChecks, computed: Mapping[Expr,
             return RingCells(access, ExprText(str(begin)), count, each) if is_inside else None
         case _:
             return None
-
-
-def _state(offset: int) -> str:
-    """An address in the state."""
-    return f"c->state + {offset}" if offset else "c->state"

@@ -13,6 +13,7 @@ from openinfer.synth.memory.placed import Placed
 from openinfer.synth.memory.state import TableLayout
 from openinfer.synth.program.failures import BROKEN_STATE, FOREIGN_STATE, NO_STATE_MEMORY, SMALL_SAVED, Mistake
 from openinfer.synth.program.ir import Value
+from openinfer.synth.targets.c.pointers import byte_at
 from openinfer.synth.targets.cstyle.host.file import HostFile
 from openinfer.synth.targets.cstyle.host.function import PAD
 
@@ -150,14 +151,14 @@ static int take_state({name}_context *c, const unsigned char *from, size_t bytes
         count = 1
         for extent in home.shape:
             count *= int(extent)
-        return [f"if (!oi_codes(state + {place}, {home.dtype.bits}, {count}, 0x{allowed:x}u)) {foreign}"]
+        return [f"if (!oi_codes({byte_at('state', place)}, {home.dtype.bits}, {count}, 0x{allowed:x}u)) {foreign}"]
 
     def _checked_table(self, layout: TableLayout, room: str, foreign: str, memory: str = "") -> list[str]:
         self.file.needs.add("oi_state_table")
         dtype = layout.table.variable.dtype
         every = (1 << (1 << dtype.bits)) - 1 if dtype.is_packed else 0  # in tables they have a byte each
         allowed = allowed_codes(dtype) or every
-        places = f"state + {layout.extents_at}, {memory or f'state + {layout.memory_at}'}"
+        places = f"{byte_at('state', layout.extents_at)}, {memory or byte_at('state', layout.memory_at)}"
         return [f"if (!oi_state_table(&table{layout.number}, {room}, {places}, 0x{allowed:x}u)) {foreign}"]
 
     def _loaded_tables(self, foreign: str) -> list[str]:

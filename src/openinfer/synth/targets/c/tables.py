@@ -12,7 +12,7 @@ from openinfer.ir import Index, Single
 from openinfer.ir.expr import Expr
 from openinfer.ir.text import var_text
 from openinfer.synth.memory.state import TableLayout, element_bits
-from openinfer.synth.targets.c.pointers import offset_from
+from openinfer.synth.targets.c.pointers import byte_at, offset_from
 from openinfer.synth.targets.cstyle.host.integers import Integer
 from openinfer.synth.targets.cstyle.names import comment
 
@@ -36,7 +36,7 @@ def table_function(layout: TableLayout, name: str, undo: str) -> str:
     """The function that returns the memory of a table; ``undo`` is where changes are kept for rollback, or NULL."""
     number, extents = layout.number, f"(int64_t *)(void *){offset_from('c->state', layout.extents_at)}"
     if layout.heap is None:
-        where = f"table{number}_bound, c->state + {layout.memory_at}, NULL, NULL"
+        where = f"table{number}_bound, {byte_at('c->state', layout.memory_at)}, NULL, NULL"
     else:
         where = f"extent + {layout.axes}, NULL, extent + {layout.axes}, &c->heap[{layout.heap}]"
     return f"""static oi_grid grid{number}({name}_context *c)
