@@ -57,8 +57,11 @@ def _lstm_cell(
     state = c.shape[-1]
     with builder.loops(c.shape, LoopKind.PARALLEL) as where:
         i, f, g, o = (_part(inside, gate, state, where) + _part(outside, gate, state, where) for gate in range(4))
-        updated = builder.let(_sigmoid(f) * c[where] + _sigmoid(i) * math("tanh", g))
-        builder.store(h_out, where, _sigmoid(o) * math("tanh", updated))
+        entering, kept = builder.let(_sigmoid(i), "input"), builder.let(_sigmoid(f), "forget")
+        candidate = builder.let(math("tanh", g), "candidate")
+        shown = builder.let(_sigmoid(o), "output")
+        updated = builder.let(kept * c[where] + entering * candidate, "cell")
+        builder.store(h_out, where, shown * math("tanh", updated))
         builder.store(c_out, where, updated)
 
 
@@ -75,8 +78,9 @@ def _gru_cell(
         (a_r, b_r), (a_z, b_z), (a_n, b_n) = (
             (_part(inside, gate, state, where), _part(outside, gate, state, where)) for gate in range(3)
         )
-        update = builder.let(_sigmoid(a_z + b_z))
-        candidate = math("tanh", a_n + _sigmoid(a_r + b_r) * b_n)
+        reset = builder.let(_sigmoid(a_r + b_r), "reset")
+        update = builder.let(_sigmoid(a_z + b_z), "update")
+        candidate = builder.let(math("tanh", a_n + reset * b_n), "candidate")
         builder.store(out, where, (1 - update) * candidate + update * h[where])
 
 

@@ -1,0 +1,45 @@
+"""Emitted C as its reader sees it: intermediate values have names, numbers are folded, nothing is spelled out twice."""
+
+from openinfer import Synthesizer, graph
+
+LSTM = """
+dynamic { x: f32[4]; w: f32[12, 4]; u: f32[12, 3]; }
+persistent { h: f32[3] @init(0); c: f32[3] @init(0); }
+volatile { h2: f32[3]; c2: f32[3]; }
+block entry {
+    op lstm_cell(x, h, c, w, u) >> h2, c2;
+    transfer h2 >> h;
+    return h2, c2;
+}
+"""
+ROWS = """
+sizes { T <= 9; }
+dynamic { table: f32[8, 4]; ids: i64[T]; }
+volatile { y: f32[T, 4]; }
+block entry { op embedding(table, ids) >> y; return y; }
+"""
+
+
+def emitted(text: str, path: str) -> str:
+    return str(Synthesizer("generic", name="net").synthesize(None, graph(text)).files()[path])
+
+
+def test_gates_of_recurrent_cells_have_names() -> None:
+    code = emitted(LSTM, "src/kernels.c")
+    for gate in ("input", "forget", "candidate", "output", "cell"):
+        assert f"const float {gate}" in code
+
+
+def test_an_index_that_counts_from_the_end_is_loaded_once() -> None:
+    code = emitted(ROWS, "src/kernels.c")
+    assert "= ids_0 < 0 ? ids_0 + 8 : ids_0;" in code
+
+
+def test_loops_over_the_first_elements_of_an_output_do_not_spell_its_size_twice() -> None:
+    assert "for (int64_t i = 0; i < 8 && i < 4 * out.T; ++i)" in emitted(ROWS, "example/main.c")
+
+
+def test_the_start_of_the_state_has_no_offset() -> None:
+    code = emitted(LSTM, "src/net.c")
+    assert "memset(c->state, 0, 12);" in code
+    assert "state + 0" not in code
