@@ -1,5 +1,7 @@
 """Emitted C as its reader sees it: intermediate values have names, numbers are folded, nothing is spelled out twice."""
 
+import re
+
 from openinfer import Synthesizer, graph
 
 LSTM = """
@@ -43,3 +45,13 @@ def test_the_start_of_the_state_has_no_offset() -> None:
     code = emitted(LSTM, "src/net.c")
     assert "memset(c->state, 0, 12);" in code
     assert "state + 0" not in code
+
+
+def test_a_sum_that_is_the_result_has_no_name_of_its_own() -> None:
+    code = emitted(
+        "dynamic { a: f32[6, 32]; b: f32[32, 48]; } volatile { y: f32[6, 48]; }"
+        "block entry { op matmul(a, b) >> y; return y; }",
+        "src/kernels.c",
+    )
+    assert "acc" not in code
+    assert re.search(r"y\[.*\] = tile\[.*\];", code)

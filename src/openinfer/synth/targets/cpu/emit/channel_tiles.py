@@ -5,11 +5,21 @@ from dataclasses import dataclass
 
 from openinfer.loops.build import index
 from openinfer.loops.cse import named
-from openinfer.loops.ir import ACCUMULATOR, Contraction, Load, Scalar, ScalarVar
+from openinfer.loops.ir import Contraction, Load, Scalar, ScalarVar
 from openinfer.loops.rewrite import replaced
 from openinfer.synth.targets.cpu.channel_taps import ChannelTaps
 from openinfer.synth.targets.cpu.emit.tiles import ELEMENTS, VectorType, each_row
-from openinfer.synth.targets.cpu.emit.tiling import COLUMN, PAD, PANEL, ROW, TILE_ROW, counted, loop, offset_from
+from openinfer.synth.targets.cpu.emit.tiling import (
+    COLUMN,
+    PAD,
+    PANEL,
+    ROW,
+    TILE_ROW,
+    counted,
+    loop,
+    of_sum,
+    offset_from,
+)
 from openinfer.synth.targets.cpu.intrinsics import chosen, sets_of
 from openinfer.synth.targets.cpu.taps import Along
 from openinfer.synth.targets.cstyle.scalars import ScalarPrinter
@@ -270,13 +280,15 @@ class _ChannelLines:
             self._channel: COLUMN if is_whole else PANEL + COLUMN,
         }
         where = tuple(replaced(part, places) for part in one.out_index)
-        lets, value = named(replaced(one.epilogue, places), *where, Load(one.out, ()))
+        place = f"tile[row * {self._tile.columns} + column]"
+        sums, epilogue = of_sum(replaced(one.epilogue, places), one.accumulator, self._kind, place)
+        lets, value = named(epilogue, *where, Load(one.out, ()))
         yield f"for ({self._index} row = 0; row < {self._tile.rows}; ++row) {{"
         rolled = scalars.dialect.rolled
         if rolled and is_whole:
             yield PAD + rolled
         yield PAD + f"for ({self._index} column = 0; column < {count}; ++column) {{"
-        yield PAD * 2 + f"const {self._kind} {ACCUMULATOR} = tile[row * {self._tile.columns} + column];"
+        yield from (PAD * 2 + line for line in sums)
         yield from (PAD * 2 + scalars.constant(let) for let in lets)
         yield PAD * 2 + scalars.store(one.out, scalars.offset(one.out, where), value)
         yield PAD + "}"

@@ -39,6 +39,7 @@ from openinfer.synth.targets.cpu.emit.tiling import (
     least,
     loop,
     number,
+    of_sum,
 )
 from openinfer.synth.targets.cpu.emit.transposes import Transpose
 from openinfer.synth.targets.cpu.emit.word_factors import WordFactors
@@ -298,7 +299,9 @@ class _TileLoops:
         place = self._factors.total("column" if self._is_row else f"row * {self._factors.stride} + column")
         if self._squares_high:
             place = f"transposed[column * {self._squares_high} + row]"
-        self._tiling.say(f"const {self._tiling.kind} {ACCUMULATOR} = {place};")
+        sums, epilogue = of_sum(epilogue, one.accumulator, self._tiling.kind, place)
+        for line in sums:
+            self._tiling.say(line)
         lets, value = named(epilogue, *index, Load(one.out, ()))
         for let in lets:
             self._tiling.say(self._tiling.scalars.constant(let))
@@ -365,7 +368,9 @@ class _TileLoops:
             tiling.say(rolled)
         tiling.open(f"for ({tiling.index} column = 0; column < {width}; ++column)")
         place = self._factors.total("column" if self._is_row else f"row * {width} + column")
-        tiling.say(f"const {tiling.kind} {ACCUMULATOR} = {place};")
+        sums, epilogue = of_sum(epilogue, one.accumulator, tiling.kind, place)
+        for line in sums:
+            tiling.say(line)
         lets, value = named(epilogue)
         for let in lets:
             tiling.say(tiling.scalars.constant(let))

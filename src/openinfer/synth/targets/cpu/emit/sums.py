@@ -7,8 +7,8 @@ from openinfer.loops.blocked import BLOCK as TERMS
 from openinfer.loops.build import cast
 from openinfer.loops.cse import named
 from openinfer.loops.dim import is_same, is_symbolic, most_elements, span
-from openinfer.loops.ir import ACCUMULATOR, Binary, Contraction, Load, ScalarVar
-from openinfer.synth.targets.cpu.emit.tiling import COLUMN, PAD, PANEL, counted, least, loop, number
+from openinfer.loops.ir import Binary, Contraction, Load, ScalarVar
+from openinfer.synth.targets.cpu.emit.tiling import COLUMN, PAD, PANEL, counted, least, loop, number, of_sum
 from openinfer.synth.targets.cstyle.scalars import ScalarPrinter
 
 _WIDTH = 64
@@ -115,9 +115,10 @@ class _SideBySide:
     def _results(self) -> list[str]:
         """Computes the results from the sums, and stores them."""
         one, scalars = self._one, self._scalars
-        lets, value = named(one.epilogue, *one.out_index, Load(one.out, ()))
+        sums, epilogue = of_sum(one.epilogue, one.accumulator, self._kind, f"sums[{self._place}]")
+        lets, value = named(epilogue, *one.out_index, Load(one.out, ()))
         return self._columns(
-            f"const {self._kind} {ACCUMULATOR} = sums[{self._place}];",
+            *sums,
             *map(scalars.constant, lets),
             scalars.store(one.out, scalars.offset(one.out, one.out_index), value),
         )

@@ -7,7 +7,7 @@ from openinfer.dtypes import DType
 from openinfer.loops.affine import Affine
 from openinfer.loops.build import flat
 from openinfer.loops.dim import Dim, is_symbolic, most_elements, span
-from openinfer.loops.ir import INDEX, Buffer, Const, Contraction, Scalar, ScalarVar
+from openinfer.loops.ir import ACCUMULATOR, INDEX, Buffer, Const, Contraction, Scalar, ScalarVar
 from openinfer.synth.targets.cpu.product import FusedAxis, Product, tiled_product
 from openinfer.synth.targets.cpu.tile import CpuTile
 from openinfer.synth.targets.cstyle.code import ExprText, Rank
@@ -172,6 +172,25 @@ class Tiling:
         for one, step in zip(index[:-3], buffer.steps[:-3], strict=True):
             place = place + one * Const(step, INDEX)
         return self.place(place)
+
+
+# --- results ----------------------------------------------------------------------------------------------------------
+
+
+def of_sum(epilogue: Scalar, accumulator: DType, kind: str, place: str) -> tuple[list[str], Scalar]:
+    """An epilogue over the sum at a place, and the line before it that names the sum; no name if that is all.
+
+    >>> from openinfer.dtypes import dtype_of
+    >>> f32 = dtype_of("f32")
+    >>> acc = ScalarVar(ACCUMULATOR, f32)
+    >>> of_sum(acc * 2.0, f32, "float", "tile[column]")[0]
+    ['const float acc = tile[column];']
+    >>> of_sum(acc, f32, "float", "tile[column]")[0]
+    []
+    """
+    if epilogue == ScalarVar(ACCUMULATOR, accumulator):
+        return [], ScalarVar(place, accumulator)
+    return [f"const {kind} {ACCUMULATOR} = {place};"], epilogue
 
 
 # --- text -------------------------------------------------------------------------------------------------------------

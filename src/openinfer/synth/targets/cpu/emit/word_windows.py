@@ -6,10 +6,10 @@ from itertools import product as combinations
 
 from openinfer.loops.affine import Affine, position, variables
 from openinfer.loops.cse import named
-from openinfer.loops.ir import ACCUMULATOR, Contraction, Let, Load, Scalar, ScalarVar, visit
+from openinfer.loops.ir import Contraction, Let, Load, Scalar, ScalarVar, visit
 from openinfer.loops.rewrite import replaced
 from openinfer.synth.targets.cpu.emit.tiles import ELEMENTS
-from openinfer.synth.targets.cpu.emit.tiling import COLUMN, PAD, counted, loop, offset_from
+from openinfer.synth.targets.cpu.emit.tiling import COLUMN, PAD, counted, loop, of_sum, offset_from
 from openinfer.synth.targets.cpu.emit.word_tiles import HAS_PAIRS, Pairs
 from openinfer.synth.targets.cpu.word_taps import WordTaps
 from openinfer.synth.targets.cstyle.scalars import ScalarPrinter
@@ -161,9 +161,10 @@ class _Windows:
         one, scalars = self._one, self._scalars
         moved: dict[Scalar, Scalar] = {self._taps.along: self._taps.along + COLUMN}
         epilogue, index = replaced(replaced(one.epilogue, known), moved), [replaced(at, moved) for at in one.out_index]
+        sums, epilogue = of_sum(epilogue, one.accumulator, "int32_t", "sums[column]")
         lets, value = named(epilogue, *index, Load(one.out, ()))
         return [
-            f"const int32_t {ACCUMULATOR} = sums[column];",
+            *sums,
             *map(scalars.constant, lets),
             scalars.store(one.out, scalars.offset(one.out, tuple(index)), value),
         ]
