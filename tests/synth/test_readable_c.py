@@ -55,3 +55,11 @@ def test_a_sum_that_is_the_result_has_no_name_of_its_own() -> None:
     )
     assert "acc" not in code
     assert re.search(r"y\[.*\] = tile\[.*\];", code)
+
+
+def test_fourier_transforms_add_no_negatives() -> None:
+    code = emitted(
+        "dynamic { x: f32[16, 2]; } volatile { y: f32[16, 2]; } block entry { op fft(x, axis=0) >> y; return y; }",
+        "src/kernels.c",
+    )
+    assert "(-v" not in code

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from openinfer.dtypes import DType
 from openinfer.loops.build import Builder, Position, cast, const, index, load, math, pair, select, unary
 from openinfer.loops.dim import is_symbolic
-from openinfer.loops.ir import INDEX, Buffer, LoopKind, Scalar, ScalarVar
+from openinfer.loops.ir import INDEX, Buffer, LoopKind, Scalar, ScalarVar, Unary
 from openinfer.ops.lower.operand import KernelInput, lowers
 from openinfer.ops.lower.reduce import extents_of, placed
 from openinfer.ops.record import Call
@@ -206,10 +206,12 @@ class Fourier:
         return builder.let(a * c - b * d), builder.let(a * d + b * c)
 
     def _plus(self, one: Complex, other: Complex) -> Complex:
-        return self._builder.let(one[0] + other[0]), self._builder.let(one[1] + other[1])
+        real, imaginary = map(_sum, one, other)
+        return self._builder.let(real), self._builder.let(imaginary)
 
     def _minus(self, one: Complex, other: Complex) -> Complex:
-        return self._builder.let(one[0] - other[0]), self._builder.let(one[1] - other[1])
+        real, imaginary = map(_difference, one, other)
+        return self._builder.let(real), self._builder.let(imaginary)
 
     def _quarter(self, one: Complex) -> Complex:
         """Rotated by a quarter of the circle."""
@@ -246,6 +248,16 @@ class Fourier:
             assert side is not None
             results[q], results[count - q] = self._plus(middle, side), self._minus(middle, side)
         return results
+
+
+def _sum(one: Scalar, other: Scalar) -> Scalar:
+    """The sum; that with a negative is the difference, to the bit."""
+    return one - other.operand if isinstance(other, Unary) and other.op == "neg" else one + other
+
+
+def _difference(one: Scalar, other: Scalar) -> Scalar:
+    """The difference; that of a negative is the sum, to the bit."""
+    return one + other.operand if isinstance(other, Unary) and other.op == "neg" else one - other
 
 
 def _scaled(one: Complex, factor: float) -> Complex:
