@@ -57,6 +57,19 @@ def test_a_sum_that_is_the_result_has_no_name_of_its_own() -> None:
     assert re.search(r"y\[.*\] = tile\[.*\];", code)
 
 
+def test_blocks_are_defined_before_the_blocks_that_run_them_and_declared_nowhere_else() -> None:
+    text = """
+    dynamic { x: f32[4]; }
+    volatile { y: f32[4]; }
+    block outer { branch inner; return; }
+    block inner { op relu(x) >> y; op exp(y) >> y; return; }
+    block entry { branch outer; return y; }
+    """
+    code = emitted(text, "src/net.c")
+    names = [line.removeprefix("static int ") for line in code.splitlines() if line.startswith("static int block_")]
+    assert names == [f"block_{name}(net_context *c)" for name in ("inner", "outer", "entry")]
+
+
 def test_fourier_transforms_add_no_negatives() -> None:
     code = emitted(
         "dynamic { x: f32[16, 2]; } volatile { y: f32[16, 2]; } block entry { op fft(x, axis=0) >> y; return y; }",

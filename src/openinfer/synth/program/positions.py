@@ -8,7 +8,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 from openinfer.synth.program.interval_set import IntervalSet
-from openinfer.synth.program.ir import BranchStep, CallStep, LoopStep, Mark, Program, Step
+from openinfer.synth.program.ir import BranchStep, CallStep, LoopStep, Mark, Program, Step, steps_in
 
 _MOST_INTERVALS = 32
 """Values live at many calls of scattered blocks also count as live in the smallest gaps between them."""
@@ -23,6 +23,26 @@ def called_by(step: Step) -> tuple[str, ...]:
             return (block,)
         case _:
             return ()
+
+
+def callees_first(program: Program) -> tuple[str, ...]:
+    """The blocks, each after those that it runs, and entry last. Not recursive: a chain may exceed Python's limit."""
+    found: dict[str, None] = {}
+    for name in sorted(program.blocks, key="entry".__eq__):
+        path = [] if name in found else [(name, _called(program, name))]
+        while path:
+            block, called = path[-1]
+            missing = next((one for one in called if one not in found), None)
+            if missing is None:
+                found[block] = None
+                path.pop()
+            else:
+                path.append((missing, _called(program, missing)))
+    return tuple(found)
+
+
+def _called(program: Program, block: str) -> Iterator[str]:
+    return (one for step in steps_in(program.blocks[block]) for one in called_by(step))
 
 
 class Positions:

@@ -8,6 +8,7 @@ from openinfer._version import VERSION
 from openinfer.check.saved_state import signature
 from openinfer.synth.memory.placed import Placed
 from openinfer.synth.program.ir import Program
+from openinfer.synth.program.positions import callees_first
 from openinfer.synth.targets.c.device_side import DeviceSide
 from openinfer.synth.targets.c.entry import EntryPrinter
 from openinfer.synth.targets.c.fields import Structs
@@ -113,7 +114,7 @@ class HostSource:
         """The source; ``kernels`` is the header that declares the kernels it calls."""
         name = self.name
         others = [block for block in self.program.blocks if block != "entry"]
-        blocks = [printers.blocks.block(block) for block in (*others, "entry")]
+        blocks = {block: printers.blocks.block(block) for block in (*others, "entry")}
         entry = EntryPrinter(name, self.placed, printers, self.state_hash, device)
         functions = entry.functions()
         includes = ["", f'#include "{name}.h"', "", f'#include "{kernels}"', '#include "runtime.h"', ""]
@@ -121,13 +122,13 @@ class HostSource:
         layouts = self.placed.state.tables.values()
         tables = [table_definition(layout) + table_function(layout, name, undo) for layout in layouts]
         printers.file.needs |= {"oi_grid"} if tables else set()
-        prototypes = [f"{printers.blocks.functions.head(block)};" for block in others]
         parts = [
             "\n".join(includes),
             entry.plumbing(),
             trace_code(name, printers.blocks.reported),
             *tables,
             *filter(None, [printers.file.lists.code()]),
-            *["\n".join([*prototypes, ""])] * bool(prototypes),
+            *(blocks[block] for block in callees_first(self.program)),
+            functions,
         ]
-        return "\n".join([*parts, *blocks, functions]) + entry.errors()
+        return "\n".join(parts) + entry.errors()
