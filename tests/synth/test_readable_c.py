@@ -76,3 +76,15 @@ def test_fourier_transforms_add_no_negatives() -> None:
         "src/kernels.c",
     )
     assert "(-v" not in code
+
+
+def test_the_runtime_has_only_the_kinds_of_indices_that_the_graph_has() -> None:
+    text = """
+    dynamic { x: f32[6]; }
+    volatile { y: f32[2]; }
+    block entry { op relu(x[2..4]) >> y; return y; }
+    """
+    code = emitted(text, "src/runtime.h")
+    found = [name for name in ("one", "slice", "from", "upto", "all", "grown") if f"oi_pick oi_{name}(" in code]
+    assert found == ["slice"]
+    assert "oi_last_kept" not in code

@@ -110,7 +110,7 @@ class CCalls:
     def fill(self, value: Value, depth: int) -> None:
         """Fills all the memory that a variable can need with its initial value."""
         element = element_bits(value.dtype, self._file.program.bound.vars[str(value.variable)].origin)
-        self._file.needs.add("oi_element")
+        self._file.needs.add("oi_fill")
         memory, count = f"(unsigned char *){self.pointer(value)}", most_elements(value.shape)
         self._file.line(depth, f"oi_fill({memory}, {value.dtype.bits}, 0, {count}, UINT64_C(0x{element:x}));")
 

@@ -343,7 +343,7 @@ void {name}_set_budget({name}_context *c, int64_t nodes)
             return [f"oi_set(c->device, {place}, {facts});"]
         if element == 0:
             return [f"memset({place}, 0, {home.nbytes});"]
-        self.printers.file.needs.add("oi_element")
+        self.printers.file.needs.add("oi_fill")
         return [f"oi_fill({place}, {home.dtype.bits}, 0, {count}, UINT64_C(0x{element:x}));"]
 
     # --- steps ----------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from openinfer.synth.targets.c.memory_calls import MemoryCalls
 from openinfer.synth.targets.c.operands import Operands
 from openinfer.synth.targets.c.pointers import Pointers
 from openinfer.synth.targets.c.rings import RingCells, ring_cells
-from openinfer.synth.targets.c.tables import picks
+from openinfer.synth.targets.c.tables import Picks, picks
 from openinfer.synth.targets.cstyle.host.file import HostFile
 from openinfer.synth.targets.cstyle.host.indices import IndexPrinter
 from openinfer.synth.targets.cstyle.host.integers import Integer
@@ -152,9 +152,10 @@ class Parts:
         exprs = dict.fromkeys(end for both in ends for end in both if end is not None)
         return dict(zip(exprs, self._indices.integers(exprs, depth), strict=True))
 
-    def _picked(self, lines: Sequence[str], checks: SliceChecks, depth: int) -> None:
+    def _picked(self, found: Picks, checks: SliceChecks, depth: int) -> None:
         """Prints the indices of an access, and fails if one could not be computed."""
-        for line in lines:
+        self._file.needs |= found.needs
+        for line in found.lines:
             self._file.line(depth, line)
         if checks.indices is not None:
             self._file.line(depth, f"if (bad) {self._file.fail_bad(checks.indices)}")

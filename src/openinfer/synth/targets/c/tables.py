@@ -6,6 +6,7 @@ printed here selects the table, the cells and the tensor.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import prod
 
 from openinfer.ir import Index, Single
@@ -50,14 +51,24 @@ def table_function(layout: TableLayout, name: str, undo: str) -> str:
 # --- accesses ---------------------------------------------------------------------------------------------------------
 
 
-def picks(indices: Sequence[Index], grown: Sequence[bool], computed: Mapping[Expr, Integer]) -> tuple[str, ...]:
+@dataclass(frozen=True)
+class Picks:
+    """The indices of an access in C: the lines that define them, and the functions these call."""
+
+    lines: tuple[str, ...]
+    needs: frozenset[str]
+
+
+def picks(indices: Sequence[Index], grown: Sequence[bool], computed: Mapping[Expr, Integer]) -> Picks:
     """Indices in C, from their computed expressions; those marked as grown say how far a matrix has grown."""
+    functions = [_pick(index, is_grown=is_grown) for index, is_grown in zip(indices, grown, strict=True)]
     parts: list[str] = []
-    for index, is_grown in zip(indices, grown, strict=True):
+    for index, function in zip(indices, functions, strict=True):
         ends = (index.value,) if isinstance(index, Single) else (index.start, index.end)
         own = [computed[end].text for end in ends if end is not None]
-        parts.append(f"{_pick(index, is_grown=is_grown)}({', '.join(own)})")
-    return f"const oi_pick pick[] = {{ {', '.join(parts)} }};", "oi_part part = { { 0 }, { 0 } };"
+        parts.append(f"{function}({', '.join(own)})")
+    lines = f"const oi_pick pick[] = {{ {', '.join(parts)} }};", "oi_part part = { { 0 }, { 0 } };"
+    return Picks(lines, frozenset(functions))
 
 
 def _pick(index: Index, *, is_grown: bool) -> str:

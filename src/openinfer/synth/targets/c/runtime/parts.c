@@ -14,8 +14,7 @@
 #endif
 
 //: oi_element
-/* Elements of fewer than 8 bits are packed, the first in the lowest bits; wider ones are copied as bytes. If only one
-   side is packed, the other has one byte per element. */
+/* An element; those of fewer than 8 bits are packed, the first in the lowest bits. */
 static inline unsigned oi_get(const unsigned char *p, int bits, int64_t i)
 {
     if (bits >= 8) return p[i];
@@ -32,6 +31,8 @@ static inline void oi_put(unsigned char *p, int bits, int64_t i, unsigned code)
     p[i * bits / 8] = (unsigned char)((p[i * bits / 8] & ~mask) | (code << shift & mask));
 }
 
+//: oi_elements oi_element
+/* Copies elements, wide ones as bytes. If only one side is packed, the other has one byte per element. */
 static inline void oi_elements(unsigned char *to, int to_bits, int64_t at, const unsigned char *from, int from_bits,
                                int64_t start, int64_t count)
 {
@@ -43,6 +44,7 @@ static inline void oi_elements(unsigned char *to, int to_bits, int64_t at, const
     for (int64_t i = 0; i < count; ++i) oi_put(to, to_bits, at + i, oi_get(from, from_bits, start + i));
 }
 
+//: oi_fill oi_element
 static inline void oi_fill(unsigned char *to, int bits, int64_t at, int64_t count, uint64_t element)
 {
     if (bits <= 8) {
@@ -85,6 +87,7 @@ static inline void oi_keep(oi_undo *undo, void *at, size_t bytes)
     memcpy(undo->memory + undo->used - 16, &kept, sizeof kept);
 }
 
+//: oi_last_kept oi_undo
 /* Pops the last record. */
 static inline oi_kept oi_last_kept(oi_undo *undo)
 {
@@ -112,11 +115,17 @@ typedef struct {
     int64_t a, b;
 } oi_pick;
 
+//: oi_one
 static inline oi_pick oi_one(int64_t a) { return (oi_pick){ OI_ONE, a, 0 }; }
+//: oi_slice
 static inline oi_pick oi_slice(int64_t a, int64_t b) { return (oi_pick){ OI_SLICE, a, b }; }
+//: oi_from
 static inline oi_pick oi_from(int64_t a) { return (oi_pick){ OI_FROM, a, 0 }; }
+//: oi_upto
 static inline oi_pick oi_upto(int64_t b) { return (oi_pick){ OI_UPTO, 0, b }; }
+//: oi_all
 static inline oi_pick oi_all(void) { return (oi_pick){ OI_ALL, 0, 0 }; }
+//: oi_grown
 static inline oi_pick oi_grown(int64_t a) { return (oi_pick){ OI_GROWN, a, 0 }; }
 
 //: oi_part OI_AXES oi_pick
@@ -142,7 +151,7 @@ static inline int64_t oi_chosen(oi_pick pick, int64_t extent, int64_t start, oi_
     return b > a ? b : a;
 }
 
-//: oi_walk OI_APART oi_part oi_element oi_undo
+//: oi_walk OI_APART oi_part oi_undo
 /* Visits the cells of a slice, row by row: reads them into a tensor, writes them from one, fills them, or copies them
    from another array of the same shape. Cells without memory read as the initial element. */
 typedef enum { OI_READ, OI_WRITE, OI_FILL, OI_COPY } oi_action;

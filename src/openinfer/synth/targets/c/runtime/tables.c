@@ -168,7 +168,7 @@ OI_APART void oi_table_write(const oi_grid *g, const oi_part *part, const void *
     } while (oi_next_key(t, part, key));
 }
 
-//: oi_table_clear OI_APART oi_grid oi_element
+//: oi_table_clear OI_APART oi_grid
 /* Resets a whole table to its initial state. */
 OI_APART void oi_table_clear(const oi_grid *g)
 {
