@@ -398,6 +398,10 @@ def test_code_for_a_microcontroller_has_nothing_of_other_machines(tmp_path: Path
     assert "OI_INF" not in str(own["src/runtime.h"])
     assert "-ffunction-sections -fdata-sections" in str(own["Makefile"])
     assert "-Wl,--gc-sections" in str(own["Makefile"])
+    lists = " ".join(str(own["CMakeLists.txt"]).split())
+    assert "-ffunction-sections -fdata-sections" in lists
+    assert "target_link_options(model INTERFACE -Wl,--gc-sections)" in lists
+    assert "gc-sections" not in str(x86["CMakeLists.txt"])
 
 
 def test_texts_of_failures_can_be_left_out(tmp_path: Path, model: ModelLoader) -> None:

@@ -32,6 +32,8 @@ from openinfer.loops.ir import (
     Statement,
     Store,
 )
+from openinfer.ops import OPS, Call, TensorType, complete, infer
+from openinfer.ops.lower.kernel import kernel_of
 from openinfer.synth.plan import Plan
 from openinfer.synth.targets.c.kernels import printed
 from openinfer.synth.targets.cpu.machine import AVX2
@@ -171,6 +173,41 @@ def test_an_index_from_data_is_as_wide_as_the_data(dtype: str, kind: str) -> Non
         If(place < index(4), (Store(y, (place,), Const(1, DTYPES["i32"])),)),
     )
     assert f"const {kind} place =" in text_of(Kernel("k", (ids,), (y,), (For(i, index(4), body),)))
+
+
+def test_an_index_from_data_that_only_is_a_coordinate_has_the_width_of_what_it_selects_from() -> None:
+    """Its bounds were checked in the width of the data."""
+    text = _gathered("i64", FEW)
+    assert re.search(r"const int64_t v\d+ = ids\[i\d+\];", text)
+    assert re.search(r"const int32_t v\d+ = \(int32_t\)\(ids\[i\d+\] < 0 \? ", text)
+    far = _gathered("i64", (2**31 + 1, 1))
+    assert not re.search(r"const int32_t v\d+ = ", far)
+
+
+def test_an_index_from_data_of_32_bits_is_checked_in_32_bits() -> None:
+    text = _gathered("i32", FEW)
+    assert "int64_t" not in text
+    assert "int64_t" in _gathered("u32", FEW)
+
+
+def _gathered(dtype: str, shape: tuple[int, ...]) -> str:
+    record, kinds = OPS["gather"], (DTYPES["f32"], DTYPES[dtype])
+    types = (TensorType(kinds[0], shape), TensorType(kinds[1], (4,)))
+    call = infer(record, Call(types, complete(record, {"axis": 0})))
+    return text_of(kernel_of(record, call, kinds))
+
+
+def test_the_place_of_an_extreme_has_32_bits() -> None:
+    text = text_of(kernel_for("argmax_axis", FEW, axis=1))
+    assert re.search(r"int32_t s\d+ = 0;", text)
+    assert not re.search(r"int64_t (?![*])", text)
+
+
+@pytest.mark.parametrize(("dtype", "wanted"), [("i8", "(int32_t)ids[i1] == i2"), ("i64", "ids[i1] == (int64_t)i2")])
+def test_a_marked_position_is_compared_in_32_bits_with_data_of_no_more(dtype: str, wanted: str) -> None:
+    record = OPS["one_hot"]
+    call = infer(record, Call((TensorType(DTYPES[dtype], (4,)),), complete(record, {"depth": 9})))
+    assert wanted in text_of(kernel_of(record, call, [DTYPES[dtype]]))
 
 
 TEXT = """

@@ -48,7 +48,7 @@ def _one_hot(call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...
     (ids,), (out,) = inputs, outputs
     assert ids is not None
     axis = axis_of(call.params["axis"], len(out.shape))
-    wide = U64 if ids.dtype is U64 else I64
+    wide = U64 if ids.dtype is U64 else INDEX if ids.dtype.maximum < 2**31 else I64
     on, off = (stored_const(call.params[name], out.dtype) for name in ("on", "off"))
     with builder.loops(out.shape, LoopKind.PARALLEL) as where:
         place: tuple[Position, ...] = (*where[:axis], *where[axis + 1 :])

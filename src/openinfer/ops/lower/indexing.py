@@ -26,12 +26,13 @@ def _check(builder: Builder, ids: KernelInput, where: Coordinates, extent: int) 
         builder.fail(Const(1, BOOL), REASON)
         return
     # In the full width: a narrower position would truncate an index that is too large.
-    given = builder.let(cast(ids[where], I64))
-    beyond = given >= cast(index(extent), I64)
+    own = INDEX if ids.dtype.maximum < 2**31 else I64
+    given = builder.let(cast(ids[where], own))
+    beyond = given >= cast(index(extent), own)
     if ids.dtype is U64:  # An index above the largest i64 has become negative.
         beyond = (given < 0) | beyond
     elif ids.dtype.kind == "int":
-        beyond = (given < cast(index(-extent), I64)) | beyond
+        beyond = (given < cast(index(-extent), own)) | beyond
     builder.fail(beyond, REASON)
 
 

@@ -6,7 +6,7 @@ from math import prod
 from openinfer.loops.build import Builder, cast, flat, index, unary
 from openinfer.loops.dim import is_symbolic
 from openinfer.loops.expand_order import before
-from openinfer.loops.ir import ORIGIN, RANKED, Axis, Buffer, LoopKind, Order, Result, Scalar, ScalarVar
+from openinfer.loops.ir import INDEX, ORIGIN, RANKED, Axis, Buffer, LoopKind, Order, Result, Scalar, ScalarVar
 from openinfer.ops.lower.operand import KernelInput, Lowering, lowers
 from openinfer.ops.lower.reduce import I64, extents_of, greatest, least, placed
 from openinfer.ops.record import Call
@@ -36,14 +36,14 @@ def _searching(*, largest: bool) -> Lowering:
             builder.fail(index(prod(inner)).eq(0), "there is no extreme among zero elements")
         with builder.loops(kept, LoopKind.PARALLEL) as where:
             best = builder.local(least(dtype) if largest else greatest(dtype), dtype.compute)
-            found = builder.local(0, I64)
+            found = builder.local(0, INDEX)
             with builder.loops(inner) as inside:
                 value = builder.let(x[placed(axes, inside, where)])
                 with builder.when(_beats(value, best, largest=largest, first=call.params["select_first"])):
                     builder.assign(best, value)
-                    builder.assign(found, cast(flat(inside, inner), I64))
+                    builder.assign(found, flat(inside, inner))
             place = placed(axes, [0] * len(inner), where) if call.params["keepdims"] else where
-            builder.store(out, place, found)
+            builder.store(out, place, cast(found, I64))
 
     return lowering
 

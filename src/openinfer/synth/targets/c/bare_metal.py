@@ -85,5 +85,7 @@ RUN ?= {" ".join(EMULATED)} -kernel
 """How the Makefile runs programs."""
 SECTIONS = "-ffunction-sections -fdata-sections"
 """Compiler flags that let the linker drop what a program does not use."""
-LINKED = "-Wl,--gc-sections --specs=rdimon.specs -nostartfiles -T bare/mps2.ld bare/startup.c"
+DROPPED = "-Wl,--gc-sections"
+"""The linker flag that drops it."""
+LINKED = f"{DROPPED} --specs=rdimon.specs -nostartfiles -T bare/mps2.ld bare/startup.c"
 """How the Makefile links programs."""

@@ -3,7 +3,7 @@
 from textwrap import fill
 from typing import TYPE_CHECKING
 
-from openinfer.synth.targets.c.bare_metal import EMULATOR, LINKED, SECTIONS, is_bare
+from openinfer.synth.targets.c.bare_metal import DROPPED, EMULATOR, LINKED, SECTIONS, is_bare
 from openinfer.synth.targets.cstyle.fold import WIDEST
 
 if TYPE_CHECKING:
@@ -160,6 +160,9 @@ def cmake_lists(name: str, options: "ProjectOptions", *, has_selftest: bool) -> 
         # Not through -Wa, which splits a path at its commas.
         folder = '"${CMAKE_CURRENT_SOURCE_DIR}"'
         include = f"set_source_files_properties(src/weights.S PROPERTIES INCLUDE_DIRECTORIES {folder})\n"
+    more = _cmake_programs(name, options, has_selftest=has_selftest)
+    if is_bare(options.isa):  # CMake builds only the library; programs that link it drop what they do not use.
+        more = f"target_link_options({name} INTERFACE {DROPPED})\n"
     return f"""# Made by OpenInfer.
 cmake_minimum_required(VERSION 3.13)
 project({name} {language})
@@ -182,11 +185,11 @@ target_compile_definitions({name} PUBLIC {name.upper()}_FILES=0x${{digest}})
 set(flags
 {flags})
 target_compile_options({name} PRIVATE "$<$<COMPILE_LANGUAGE:C>:${{flags}}>")
-{include}{"" if is_bare(options.isa) else _cmake_programs(name, options, has_selftest=has_selftest)}"""
+{include}{more}"""
 
 
 def _cmake_programs(name: str, options: "ProjectOptions", *, has_selftest: bool) -> str:
-    """The programs; for a device without an operating system, CMake builds only the library."""
+    """The programs."""
     argument = " ${CMAKE_CURRENT_SOURCE_DIR}/src/weights.bin" if options.weights == "file" else ""
     test = f"""
 enable_testing()

@@ -130,7 +130,7 @@ class ScalarPrinter:
     def constant(self, let: Let) -> str:
         """The declaration of a named value."""
         is_integer = let.var.dtype.kind in ("int", "uint")
-        ends = self.widths.interval(let.value) if is_integer else None
+        ends = self.widths.of_constant(let) if is_integer else None
         text = self._declared(self.dialect.constant, let, ends)
         if let.var.dtype is INDEX and self.is_position(let.value):
             self.positions.add(let.var.name)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from openinfer.loops.coordinates import coordinate_ranges
 from openinfer.loops.dim import sizes_in
 from openinfer.loops.ir import (
     ACCUMULATOR,
@@ -127,6 +128,7 @@ class KernelPrinter:
         self.scalars = ScalarPrinter(dialect, lambda buffer: buffer.name)
         if dialect.narrow is not None:
             self.scalars.widths.sizes = narrow_sizes(kernel, bounds)
+            self.scalars.widths.coordinates = coordinate_ranges(kernel.body)
         found = local_ranges(kernel.body)
         if any(isinstance(one, Contraction) for one in walk(kernel.body)):
             found.pop(ACCUMULATOR, None)  # a contraction that is printed later has one of the same name

@@ -65,6 +65,8 @@ class Widths:
     """The ranges of mutable integer variables."""
     unsigned: set[str] = field(default_factory=set)
     """Signed variables that the code keeps in an unsigned type: their code may have another value, modulo the type."""
+    coordinates: Mapping[str, Interval] = field(default_factory=dict)
+    """The ranges of named positions that are always in bounds where they are used, whatever their values may be."""
     _narrow: set[str] = field(default_factory=set)
     _facts: RangeFacts = ()
 
@@ -80,6 +82,13 @@ class Widths:
     def interval(self, value: Scalar) -> Interval:
         """The range of an integer at the point where it is computed."""
         return interval(value, self.ranges, facts=self._facts if self.has_two else None)
+
+    def of_constant(self, let: Let) -> Interval:
+        """The range of a named integer, wherever it is used."""
+        ends = self.interval(let.value)
+        if not self.has_two or let.var.dtype is not INDEX or fits_narrow(ends):
+            return ends
+        return self.coordinates.get(let.var.name, ends)
 
     def fits(self, value: Binary) -> bool:
         """Whether the result of arithmetic fits its type, at the point where it is computed."""
