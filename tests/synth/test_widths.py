@@ -210,6 +210,43 @@ def test_a_marked_position_is_compared_in_32_bits_with_data_of_no_more(dtype: st
     assert wanted in text_of(kernel_of(record, call, [DTYPES[dtype]]))
 
 
+# --- loops around kernels ---------------------------------------------------------------------------------------------
+
+LOOP = """
+dynamic { x: f32[100]; small: u16; large: i32; far: i64; }
+volatile { sum: f32; }
+block entry {
+    loop i (i in 0..END) { op add(sum, x[INDEX]) >> sum; }
+    return sum;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "index", "head", "picked"),
+    [
+        ("9", "i * 7", "for (int32_t i_i = 0; i_i < 9; ++i_i)", "oi_one(i_i * 7)"),
+        ("small", "i", "for (int32_t i_i = 0, end_i = *", "oi_one(i_i)"),
+        ("small", "i * small", "for (int32_t i_i = 0, end_i = *", "oi_one((int64_t)i_i * *"),
+        ("large", "large + 1", "for (int32_t i_i = 0, end_i = *", "oi_one((int64_t)*"),
+        ("large", "1 + large", "for (int32_t i_i = 0, end_i = *", "oi_one(1 + (int64_t)*"),
+        ("large % 5", "i", "const int32_t first_i = 0, end_i = (int32_t)oi_index_rem(*", "oi_one(i_i)"),
+        ("2147483648", "i % 5", "for (int64_t i_i = 0, end_i = INT64_C(2147483648); ", "oi_one(i_i % 5)"),
+        ("far", "i", "for (int64_t i_i = 0, end_i = (int64_t)*", "oi_one(i_i)"),
+    ],
+)
+def test_loop_indices_and_arithmetic_on_them_have_32_bits_where_they_fit(
+    end: str, index: str, head: str, picked: str
+) -> None:
+    text = LOOP.replace("END", end).replace("INDEX", index)
+    code = Synthesizer(narrow("generic")).synthesize(None, graph(text)).files()["src/model.c"]
+    assert head in str(code)
+    assert picked in str(code)
+    wide = str(Synthesizer("generic").synthesize(None, graph(text)).files()["src/model.c"])
+    assert "for (int64_t i_i = " in wide
+    assert "int32_t first_i" not in wide
+
+
 TEXT = """
 sizes { T <= BOUND; }
 dynamic { x: f32[T]; at: i64[3]; near: i32[2]; }

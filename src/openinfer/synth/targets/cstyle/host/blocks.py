@@ -57,7 +57,7 @@ from openinfer.synth.targets.cstyle.host.file import HostFile
 from openinfer.synth.targets.cstyle.host.function import PAD, Function
 from openinfer.synth.targets.cstyle.host.functions import BlockFunctions
 from openinfer.synth.targets.cstyle.host.indices import IndexPrinter
-from openinfer.synth.targets.cstyle.host.integers import Integer, number
+from openinfer.synth.targets.cstyle.host.integers import NARROW, WIDE, Integer, number
 from openinfer.synth.targets.cstyle.host.sizes import SizePrinter
 from openinfer.synth.targets.cstyle.names import comment
 
@@ -287,8 +287,10 @@ class BlockPrinter:
             index = number(least)
             now.line(depth, "{")
         else:
-            index = Integer(f"i_{own}", Computed(least, max(end.range.most - 1, least)))
-            self._loop_head(checks.bounds, own, start, end, depth)
+            is_narrow = self._file.narrows(start.range, end.range)
+            inside = Computed(least, max(end.range.most - 1, least))
+            index = Integer(f"i_{own}", inside, is_narrow=is_narrow)
+            self._loop_head(checks.bounds, own, start, end, depth, NARROW if is_narrow else WIDE)
         now.loops.append((step.index, index))
         self._watch(checks.watch, depth + 1)
         self._points.follow(step)
@@ -296,18 +298,21 @@ class BlockPrinter:
         now.loops.pop()
         now.line(depth, "}")
 
-    def _loop_head(self, failure: IndexFailure | None, own: str, start: Integer, end: Integer, depth: int) -> None:
+    def _loop_head(
+        self, failure: IndexFailure | None, own: str, start: Integer, end: Integer, depth: int, kind: str
+    ) -> None:
         """A loop begins whose index is called ``i_`` and its own name; bounds that can fail are computed before it."""
-        index, first, last = f"i_{own}", start.text, end.text
+        index = f"i_{own}"
+        first, last = (one.narrowed if kind == NARROW else one.text for one in (start, end))
         more = ""
         if failure is not None:
+            self._file.line(depth, f"const {kind} first_{own} = {first}, end_{own} = {last};")
             first, last = f"first_{own}", f"end_{own}"
-            self._file.line(depth, f"const int64_t {first} = {start.text}, {last} = {end.text};")
             self._file.line(depth, f"if (bad) {self._file.fail_bad(failure)}")
         elif not end.is_literal:
+            more = f", end_{own} = {last}"
             last = f"end_{own}"
-            more = f", {last} = {end.text}"
-        self._file.line(depth, f"for (int64_t {index} = {first}{more}; {index} < {last}; ++{index}) {{")
+        self._file.line(depth, f"for ({kind} {index} = {first}{more}; {index} < {last}; ++{index}) {{")
 
     def _branch(self, step: BranchStep, depth: int) -> None:
         if step.cond is None:

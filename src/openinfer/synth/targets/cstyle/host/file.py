@@ -6,8 +6,10 @@ from openinfer.ir.text import node_head
 from openinfer.synth.memory.checks.records import IndexFailure
 from openinfer.synth.memory.placed import Placed
 from openinfer.synth.program.failures import Mistake
+from openinfer.synth.program.integers import Computed
 from openinfer.synth.program.ir import Program
 from openinfer.synth.targets.cstyle.host.function import Function
+from openinfer.synth.targets.cstyle.host.integers import fits_narrow
 from openinfer.synth.targets.cstyle.host.lists import NumberLists
 
 
@@ -23,6 +25,7 @@ class HostFile:
         self.needs: set[str] = set()
         """The runtime's functions that are called."""
         self.lists = NumberLists(index_bits)
+        self._has_narrow = index_bits == 32 and placed.weights.size < 1 << 31  # which indices multiply up to
         self.nodes: dict[int, Node] = {node.index: node for node in placed.program.bound.graph.walk()}
 
     @property
@@ -33,6 +36,10 @@ class HostFile:
     def line(self, depth: int, text: str) -> None:
         """One more line of the function."""
         self.now.line(depth, text)
+
+    def narrows(self, *ranges: Computed) -> bool:
+        """Whether an index of these ranges has 32 bits."""
+        return self._has_narrow and all(map(fits_narrow, ranges))
 
     # --- nodes ----------------------------------------------------------------------------------------------------
 

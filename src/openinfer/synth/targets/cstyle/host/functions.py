@@ -6,7 +6,7 @@ from openinfer.synth.program.integers import Computed
 from openinfer.synth.program.ir import BlockParams, Value
 from openinfer.synth.program.names import field as field_name
 from openinfer.synth.targets.cstyle.host.file import HostFile
-from openinfer.synth.targets.cstyle.host.integers import Integer
+from openinfer.synth.targets.cstyle.host.integers import NARROW, WIDE, Integer
 
 
 class BlockFunctions:
@@ -31,7 +31,7 @@ class BlockFunctions:
         """The function of a block as it is declared."""
         given = self.given(block)
         params = [f"{self._pointer_type(value)} *{own}" for value, own in given.items()]
-        params += [f"int64_t {found.text}" for found in self.called_with(block).values()]
+        params += [f"{NARROW if found.is_narrow else WIDE} {found.text}" for found in self.called_with(block).values()]
         return f"static int {self.name(block)}({', '.join([f'{self._file.name}_context *c', *params])})"
 
     def given(self, block: str) -> dict[Value, str]:
@@ -47,5 +47,6 @@ class BlockFunctions:
         for place, index in enumerate(self._program.params.get(block, BlockParams()).indices):
             plain = index.name.split(".")[-2] if index.is_chosen else index.name
             own = field_name("w_" if index.is_chosen else "i_", plain, place)
-            found[index.name] = Integer(own, Computed(index.least, index.most))
+            inside = Computed(index.least, index.most)
+            found[index.name] = Integer(own, inside, is_narrow=self._file.narrows(inside))
         return found

@@ -7,7 +7,7 @@ from openinfer.synth.program.integers import scalar
 from openinfer.synth.program.ir import Value
 from openinfer.synth.targets.cstyle.code import Rank
 from openinfer.synth.targets.cstyle.host.file import HostFile
-from openinfer.synth.targets.cstyle.host.integers import Integer, IntegerPrinter, number
+from openinfer.synth.targets.cstyle.host.integers import WIDE, Integer, IntegerPrinter, number
 from openinfer.synth.targets.cstyle.host.sizes import SizePrinter
 
 
@@ -68,7 +68,8 @@ class IndexPrinter:
         self._read.append(home)
         if found.can_fail:
             return Integer(f"oi_index_u64(*{name}, &bad)", found, function="oi_index_u64")
-        if dtype.is_packed:
-            load = f"oi_load_{dtype.name}"
-            return Integer(f"(int64_t){load}({name}, 0)", found, function=load, rank=Rank.UNARY)
-        return Integer(f"(int64_t)*{name}", found, rank=Rank.UNARY)
+        load = f"oi_load_{dtype.name}" if dtype.is_packed else ""
+        text = f"{load}({name}, 0)" if load else f"*{name}"
+        if self._file.narrows(found):  # C computes with less than 32 bits in 32.
+            return Integer(text, found, function=load, rank=Rank.ATOM if load else Rank.UNARY, is_narrow=True)
+        return Integer(f"({WIDE}){text}", found, function=load, rank=Rank.UNARY)

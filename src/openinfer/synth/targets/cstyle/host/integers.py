@@ -1,4 +1,8 @@
-"""Index expressions in C: arithmetic that cannot overflow is plain, all other is checked while running."""
+"""Index expressions in C: arithmetic that cannot overflow is plain, all other is checked while running.
+
+Loop indices have 32 bits on devices with such addresses, if their ranges fit. Arithmetic on them has too if its result
+fits, and 64 otherwise.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -9,12 +13,13 @@ from openinfer.ir.expr import BinaryExpr, Expr, Neg, Num, Operator, Ref
 from openinfer.synth.program.integers import Computed, IntegerFault, combined, constant, is_plain
 from openinfer.synth.targets.cstyle.code import ExprText, Rank, joined
 
+NARROW, WIDE = "int32_t", "int64_t"
 _NAMES = {"+": "add", "-": "sub", "*": "mul", "/": "div", "%": "rem"}
 
 
 @dataclass(frozen=True)
 class Integer:
-    """An expression of type int64_t, what it can be, and what can go wrong in computing it."""
+    """An expression, what it can be, and what can go wrong in computing it."""
 
     text: str
     range: Computed
@@ -24,6 +29,18 @@ class Integer:
     """Statements in front of the one that computes it: operands that must be computed first."""
     rank: Rank = Rank.ATOM
     """How tightly its text binds."""
+    is_narrow: bool = False
+    """Whether its text has 32 bits; otherwise it has 64."""
+
+    @property
+    def narrowed(self) -> str:
+        """Its text with 32 bits, for one that fits."""
+        return self.text if self.is_narrow else f"({NARROW}){self.code.inside(Rank.UNARY)}"
+
+    @property
+    def widened(self) -> "Integer":
+        """The same with 64 bits."""
+        return replace(self, text=f"({WIDE}){self.code.inside(Rank.UNARY)}", rank=Rank.UNARY, is_narrow=False)
 
     @property
     def code(self) -> ExprText:
@@ -41,13 +58,18 @@ class Integer:
         return self.text == str(self.range.least)
 
 
+def fits_narrow(found: Computed) -> bool:
+    """Whether 32 bits hold all of a range."""
+    return found.least >= -(1 << 31) and found.most < 1 << 31
+
+
 def number(value: int) -> Integer:
     """A constant; one that no int64_t holds cannot be computed."""
     found = constant(value)
     if found.can_fail:
         return Integer("oi_index_mul(INT64_MAX, 2, &bad)", found, function="oi_index_mul")
     if -(1 << 31) < value < 1 << 31:
-        return Integer(str(value), found, rank=Rank.ATOM if value >= 0 else Rank.UNARY)
+        return Integer(str(value), found, rank=Rank.ATOM if value >= 0 else Rank.UNARY, is_narrow=True)
     return Integer(wide(value), found)
 
 
@@ -109,7 +131,7 @@ class IntegerPrinter:
             if own and later and len(own | later) > 1:
                 name = self._temporary()
                 before.append(f"const int64_t {name} = {one.text};")
-                found.append(replace(one, text=name, function="", before=(), rank=Rank.ATOM))
+                found.append(replace(one, text=name, function="", before=(), rank=Rank.ATOM, is_narrow=False))
             else:
                 found.append(replace(one, before=()))
         return tuple(before), found
@@ -120,8 +142,12 @@ class IntegerPrinter:
         if left.is_literal and right.is_literal and found.least == found.most and not found.can_fail:
             return number(found.least)
         if is_plain(op, one.range, other.range):
+            is_narrow = left.is_narrow and right.is_narrow
+            if is_narrow and not fits_narrow(found):
+                is_narrow = False
+                left, right = (left, right.widened) if left.is_literal else (left.widened, right)
             text = joined(left.code, op, right.code)
-            return Integer(text.text, found, before=before, rank=text.rank)
+            return Integer(text.text, found, before=before, rank=text.rank, is_narrow=is_narrow)
         function = f"oi_index_{_NAMES[op]}"
         return Integer(f"{function}({left.text}, {right.text}, &bad)", found, function, before)
 
