@@ -210,6 +210,11 @@ def test_a_marked_position_is_compared_in_32_bits_with_data_of_no_more(dtype: st
     assert wanted in text_of(kernel_of(record, call, [DTYPES[dtype]]))
 
 
+def test_positions_that_memory_holds_have_32_bits_where_they_fit() -> None:
+    assert "int64_t" not in text_of(kernel_for("resize", (1, 2, 8, 8), mode="linear", size=[20, 20]))
+    assert "int32_t *starts" in text_of(kernel_for("mel_filterbank", (3, 33), bins=8, rate=8000))
+
+
 # --- loops around kernels ---------------------------------------------------------------------------------------------
 
 LOOP = """

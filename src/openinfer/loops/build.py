@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from openinfer.dtypes import DType
+from openinfer.dtypes import DTYPES, DType
 from openinfer.loops.dim import span
 from openinfer.loops.ir import (
     INDEX,
@@ -43,6 +43,15 @@ Coordinates = tuple[Position, ...]
 def index(value: Position) -> Scalar:
     """A position as an expression; an integer (which may be a ``Dim``) becomes a constant."""
     return as_scalar(value, INDEX)
+
+
+def stored_position(most: int) -> DType:
+    """The dtype that memory holds positions in, from 0 to ``most``, which may be a ``Dim``.
+
+    >>> stored_position(100), stored_position(2**31)
+    (<dtype i32>, <dtype i64>)
+    """
+    return DTYPES["i32" if span(most)[1] < 2**31 else "i64"]
 
 
 class Builder:

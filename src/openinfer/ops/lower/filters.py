@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from openinfer.loops.build import Builder, cast, const, index, load, math, pair, select
+from openinfer.loops.build import Builder, cast, const, index, load, math, pair, select, stored_position
 from openinfer.loops.dim import is_symbolic
 from openinfer.loops.ir import ACCUMULATOR, INDEX, Buffer, Contraction, LoopKind, Scalar, ScalarVar
 from openinfer.ops.filters import mel_edges, mel_ends
@@ -57,7 +57,7 @@ class _Mel:
         parts = 2 if call.dtype() is F64 else 1
         self._edges = [builder.buffer(F64, (self._bins + 2,), "edges") for _ in range(parts)]
         self._grid = [builder.buffer(F64, (self._frequencies,), "grid") for _ in range(parts)]
-        self._starts = builder.buffer(I64, (self._bins + 2,), "starts")
+        self._starts = builder.buffer(stored_position(self._frequencies), (self._bins + 2,), "starts")
         self._slopes = builder.buffer(F64, (self._frequencies, 2), "slopes")
         if is_symbolic(self._bins):
             self._compute_edges()
@@ -115,7 +115,7 @@ class _Mel:
             below = builder.local(0, INDEX)
             with builder.loop(self._frequencies) as f:
                 builder.assign(below, below + select(self._distance(f, edge) < 0, index(1), index(0)))
-            builder.store(self._starts, (edge,), cast(below, I64))
+            builder.store(self._starts, (edge,), cast(below, self._starts.dtype))
 
     def _between(self, edge: Scalar) -> tuple[Scalar, Scalar]:
         """The first frequency between an edge and the next, and how many there are."""

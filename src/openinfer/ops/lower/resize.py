@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from openinfer.dtypes import DType
-from openinfer.loops.build import Builder, cast, const, index, load, pair, select, unary
+from openinfer.loops.build import Builder, cast, const, index, load, pair, select, stored_position, unary
 from openinfer.loops.ir import INDEX, Buffer, LoopKind, Scalar, ScalarVar
-from openinfer.ops.lower.elementwise import I64
 from openinfer.ops.lower.operand import KernelInput, lowers
 from openinfer.ops.record import Call
 from openinfer.ops.resize import CUBIC, TAPS
@@ -109,7 +108,7 @@ def _cubic(distance: Scalar) -> Scalar:
 def _tables(call: Call, builder: Builder, axis: _Axis, dtype: DType) -> tuple[Buffer, Buffer]:
     """Index and weight of each neighbour of every result along an axis."""
     taps = TAPS[call.params["mode"]]
-    places = builder.buffer(I64, (axis.new, taps), "places")
+    places = builder.buffer(stored_position(axis.old), (axis.new, taps), "places")
     weights = builder.buffer(dtype, (axis.new, taps), "weights")
     first = 0 if taps == 2 else -1
     with builder.loop(axis.new, LoopKind.PARALLEL) as result:
@@ -119,7 +118,7 @@ def _tables(call: Call, builder: Builder, axis: _Axis, dtype: DType) -> tuple[Bu
             neighbour = builder.let(below + float(first + tap), "neighbour")
             distance = builder.let(unary("abs", at - neighbour), "distance")
             weight = 1.0 - distance if taps == 2 else _cubic(distance)
-            builder.store(places, (result, tap), cast(axis.clipped(neighbour), I64))
+            builder.store(places, (result, tap), cast(axis.clipped(neighbour), places.dtype))
             builder.store(weights, (result, tap), cast(weight, dtype))
     return places, weights
 
