@@ -15,7 +15,6 @@ from openinfer.synth.memory.checks.records import SliceChecks
 from openinfer.synth.memory.table_access import TableAccess
 from openinfer.synth.program.ir import Action
 from openinfer.synth.targets.c.pointers import byte_at, offset_from
-from openinfer.synth.targets.cstyle.code import ExprText
 from openinfer.synth.targets.cstyle.host.integers import Integer
 
 
@@ -24,7 +23,8 @@ class RingCells:
     """Contiguous cells: the index of the first one in the table, their count, and the bytes of each."""
 
     access: TableAccess
-    first: ExprText
+    first: str
+    """Its index, in 32 bits."""
     count: int
     each: int
 
@@ -37,17 +37,17 @@ class RingCells:
     def place(self) -> str:
         """The address of the first cell."""
         start = byte_at("c->state", self.access.layout.memory_at)
-        return start if self.first.text == "0" else f"{start} + cell * {self.each}"
+        return start if self.first == "0" else f"{start} + cell * {self.each}"
 
     def lines(self, value: str, *, is_view: bool) -> list[str]:
         """The lines that read or write the cells; a write also grows the table's extent."""
-        own = [] if self.first.text == "0" else [f"const int32_t cell = (int32_t)({self.first.text});"]
+        own = [] if self.first == "0" else [f"const int32_t cell = {self.first};"]
         if is_view:
             return [*own, f"{value} = (const void *)({self.place});"]
         if self.access.step.action is Action.READ:
             return [*own, f"memcpy({value}, {self.place}, {self.nbytes});"]
         extent = f"(int64_t *)(void *){offset_from('c->state', self.access.layout.extents_at)}"
-        end = str(self.count) if self.first.text == "0" else f"cell + {self.count}"
+        end = str(self.count) if self.first == "0" else f"cell + {self.count}"
         return [
             *own,
             f"int64_t *const extent = {extent};",
@@ -71,7 +71,7 @@ def ring_cells(access: TableAccess, checks: SliceChecks, computed: Mapping[Expr,
             is_inside = (
                 not found.can_fail and not checks.lengths and found.range.least >= 0 and found.range.most < bound
             )
-            return RingCells(access, found.code, 1, each) if is_inside else None
+            return RingCells(access, found.narrowed, 1, each) if is_inside else None
         case Slice(start, end) if end is not None:
             last = computed[end]
             begin = 0 if start is None else computed[start].range.least
@@ -81,6 +81,6 @@ def ring_cells(access: TableAccess, checks: SliceChecks, computed: Mapping[Expr,
             assert step.value is not None
             # This settles the checks of the slice's length.
             is_inside = is_inside and not isinstance(step.value.shape[0], Dim) and step.value.shape[0] == count
-            return RingCells(access, ExprText(str(begin)), count, each) if is_inside else None
+            return RingCells(access, str(begin), count, each) if is_inside else None
         case _:
             return None
