@@ -50,17 +50,17 @@ class ByteFactors:
         if depth % GROUP:
             self._tiling.say(f"for ({self._tiling.index} k = {depth}; k < {self._groups * GROUP}; ++k) to[k] = 0;")
 
-    def _left(self) -> str:
-        """The start of the rows of a tile, and their stride."""
+    def _left(self, rows: int) -> str:
+        """The start of the rows of a tile, and their stride if there are several."""
         tile, buffer = self._tiling.tile, self._tiling.product.left.buffer
         if tile.left is not None:
-            return f"{self._tiling.row_of(tile.left)}, {tile.left.shape[-1]}"
+            return f"{self._tiling.row_of(tile.left)}{f', {tile.left.shape[-1]}' * (rows > 1)}"
         place = position(buffer, self._tiling.one.index_of(buffer))
         assert place is not None
         product = self._tiling.product
         start = self._tiling.place(moved(place, product.rows, self._tiling.tile_row, product.inner))
         pointer = f"(const {ELEMENTS[self._dtypes[0]]} *){buffer.name}" if tile.is_flipped else buffer.name
-        return f"{offset_from(pointer, start)}, {buffer.shape[-1]}"
+        return f"{offset_from(pointer, start)}{f', {buffer.shape[-1]}' * (rows > 1)}"
 
     def right(self) -> tuple[str, str]:
         """A panel in groups, and what flipped rows add to its sums."""
@@ -120,7 +120,7 @@ class ByteFactors:
     def call(self, rows: int, vectors: int, right: str, step: str) -> str:
         """The call for a tile of one size."""
         name = self._tiling.scalars.need(ByteTile(*self._dtypes, self._tiling.tile.lanes, rows, vectors))
-        return f"{name}({self._groups}, {self._left()}, {right}, tile, {step})"
+        return f"{name}({self._groups}, {self._left(rows)}, {right}, tile, {step})"
 
     @property
     def stride(self) -> int:

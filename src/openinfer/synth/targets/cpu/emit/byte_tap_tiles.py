@@ -8,6 +8,7 @@ from openinfer.loops.ir import Contraction
 from openinfer.synth.targets.cpu.byte_products import FLIP, GROUP
 from openinfer.synth.targets.cpu.byte_taps import ByteTaps, plane_start
 from openinfer.synth.targets.cpu.emit.byte_tiles import Dot
+from openinfer.synth.targets.cpu.emit.places import ahead, place, row_of, vector_at
 from openinfer.synth.targets.cpu.emit.tiles import ELEMENTS, each_row, sum_name
 from openinfer.synth.targets.cpu.emit.tiling import PAD, PANEL, TILE_ROW, counted, offset_from
 from openinfer.synth.targets.cpu.taps import Along
@@ -157,12 +158,13 @@ class ByteTapTile:
     def text(self) -> str:
         """``c[r][n] = start[r] + sum over t and j of a[r][t][j] * x[taps[t] + 4 * n + j]``."""
         vector, width = self.dot.vector, self.lanes * self.vectors
-        rows = f"{self.rows} row{'s' * (self.rows > 1)}"
+        rows, is_row = f"{self.rows} row{'s' * (self.rows > 1)}", self.rows == 1
+        a_row, c_row = ("", "") if is_row else (", int64_t a_row", ", int64_t c_row")
         lines = [
             f"/* {rows} of weights a, {width} adjacent windows: window n reads four bytes at x[taps[t] + 4 * n]. */",
-            f"static void {self.name}(int64_t count, const {ELEMENTS[self.left]} *a, int64_t a_row,",
+            f"static void {self.name}(int64_t count, const {ELEMENTS[self.left]} *a{a_row},",
             f"        const {ELEMENTS[self.right]} *x, const int32_t *taps, const uint32_t *start,",
-            "        int32_t *c, int64_t c_row)",
+            f"        int32_t *c{c_row})",
             "{",
             "#if defined(__GNUC__)",
         ]
@@ -172,7 +174,8 @@ class ByteTapTile:
             ]
             lines.append(f"    {vector.name} {', '.join(sums)};")
         loads = [
-            f"b{column} = *(const {vector.name} *)(b + {GROUP * self.lanes * column})" for column in range(self.vectors)
+            f"b{column} = {vector_at(f'const {vector.name}', 'b', more=GROUP * self.lanes * column)}"
+            for column in range(self.vectors)
         ]
         lines += [
             f"    for (int64_t t = 0; t < count; ++t, a += {GROUP}) {{",
@@ -182,23 +185,25 @@ class ByteTapTile:
         for row in range(self.rows):
             totals = [(sum_name(row, column, 0), column) for column in range(self.vectors)]
             steps = [f"{total} = {self.dot.name}(a{row}, b{column}, {total});" for total, column in totals]
-            lines.append(f"        const {vector.name} a{row} = {vector.spread}(a + {row} * a_row);")
+            lines.append(f"        const {vector.name} a{row} = {vector.spread}({ahead('a', (row, 'a_row'))});")
             lines.append(f"        {' '.join(steps)}")
         lines.append("    }")
         lines += [
-            f"    *({vector.name} *)(c + {row} * c_row + {column * self.lanes}) = {sum_name(row, column, 0)};"
+            f"    {vector_at(vector.name, 'c', (row, 'c_row'), more=column * self.lanes)} = {sum_name(row, column, 0)};"
             for row in range(self.rows)
             for column in range(self.vectors)
         ]
-        product = f"(uint32_t)a[r * a_row + i] * (uint32_t)x[taps[i / {GROUP}] + {GROUP} * n + i % {GROUP}]"
+        own = row_of(self.rows)
+        left = f"a[{place((own, 'a_row'), ('i', 1))}]"
+        product = f"(uint32_t){left} * (uint32_t)x[taps[i / {GROUP}] + {GROUP} * n + i % {GROUP}]"
         lines += [
             "#else",
             *each_row(
                 self.rows,
                 f"for (int n = 0; n < {width}; ++n) {{",
-                "    uint32_t sum = start[r];",
+                f"    uint32_t sum = start[{own}];",
                 f"    for (int64_t i = 0; i < {GROUP} * count; ++i) sum += {product};",
-                "    c[r * c_row + n] = (int32_t)sum;",
+                f"    c[{place((own, 'c_row'), ('n', 1))}] = (int32_t)sum;",
                 "}",
             ),
             "#endif",
@@ -425,6 +430,8 @@ class _ByteTapLines:
         own = _times(weights, row, length)
         to = _times(_times(one.out.name, row, stride), column, 1)
         x = _times(taps.quads.name, column, GROUP)
+        if height == 1:
+            return f"{name}({len(taps.offsets)}, {own}, {x}, taps, {start}, {to});"
         return f"{name}({len(taps.offsets)}, {own}, {length}, {x}, taps, {start}, {to}, {stride});"
 
 

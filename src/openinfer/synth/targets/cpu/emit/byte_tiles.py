@@ -8,6 +8,7 @@ multiplied and added in pairs, which is exact as well, or one at a time. Sums wr
 from dataclasses import dataclass
 
 from openinfer.synth.targets.cpu.byte_products import FLIP, GROUP
+from openinfer.synth.targets.cpu.emit.places import ahead, place, row_of, vector_at
 from openinfer.synth.targets.cpu.emit.tiles import ELEMENTS, each_row, sum_name, zero_sums
 from openinfer.synth.targets.cpu.intrinsics import chosen, sets_of
 from openinfer.synth.targets.cstyle.support import Need
@@ -161,23 +162,25 @@ def _tile(tile: ByteTile) -> str:
     shape = f"{rows} row{'s' * (rows > 1)} of {tile.left} in a, {width} columns of {tile.right} in b"
     lines = [
         f"/* c = a * b: {shape}, 4 * k products per sum. */",
-        f"static void {tile.name}(int64_t k, const {ELEMENTS[tile.left]} *a, int64_t a_row,",
+        f"static void {tile.name}(int64_t k, const {ELEMENTS[tile.left]} *a,{' int64_t a_row,' * (rows > 1)}",
         f"        const {ELEMENTS[tile.right]} *b, int32_t *c, int64_t width)",
         "{",
         "#if defined(__GNUC__)",
         *zero_sums(vector, rows, vectors, splits),
     ]
     for steps in sorted({splits, 1}, reverse=True):
-        ahead = f"k -= {steps}, a += {GROUP * steps}, b += {GROUP * steps} * width"
-        lines.append(f"    for (; k >= {steps}; {ahead}) {{")
+        head = "k > 0; --k" if steps == 1 else f"k >= {steps}; k -= {steps}"
+        lines.append(f"    for (; {head}, a += {GROUP * steps}, b += {GROUP * steps} * width) {{")
         for split in range(steps):
             lines += _products(tile, split)
         lines.append("    }")
     for row in range(rows):
         for column in range(vectors):
             total = " + ".join(sum_name(row, column, split) for split in range(splits))
-            lines.append(f"    *({vector} *)(c + {row} * width + {column * tile.lanes}) = {total};")
-    element = f"(uint32_t)a[r * a_row + i] * (uint32_t)b[i / {GROUP} * {GROUP} * width + {GROUP} * n + i % {GROUP}]"
+            lines.append(f"    {vector_at(vector, 'c', (row, 'width'), more=column * tile.lanes)} = {total};")
+    own = row_of(rows)
+    left = f"a[{place((own, 'a_row'), ('i', 1))}]"
+    element = f"(uint32_t){left} * (uint32_t)b[i / {GROUP} * {GROUP} * width + {GROUP} * n + i % {GROUP}]"
     lines += [
         "#else",
         *each_row(
@@ -185,7 +188,7 @@ def _tile(tile: ByteTile) -> str:
             f"for (int n = 0; n < {width}; ++n) {{",
             "    uint32_t sum = 0;",
             f"    for (int64_t i = 0; i < {GROUP} * k; ++i) sum += {element};",
-            "    c[r * width + n] = (int32_t)sum;",
+            f"    c[{place((own, 'width'), ('n', 1))}] = (int32_t)sum;",
             "}",
         ),
         "#endif",
@@ -197,15 +200,15 @@ def _tile(tile: ByteTile) -> str:
 def _products(tile: ByteTile, split: int) -> list[str]:
     """One group of all sums: loads the columns once, and multiplies them with the four bytes of each row."""
     vector, dot, mark = tile.dot.vector, tile.dot.name, f"_{split}" if split else ""
-    ahead = f" + {GROUP * split} * width" if split else ""
-    places = [f" + {GROUP * tile.lanes * column}" if column else "" for column in range(tile.vectors)]
-    loads = [f"b{column}{mark} = *(const {vector.name} *)(b{ahead}{place})" for column, place in enumerate(places)]
+    kind, above = f"const {vector.name}", (GROUP * split, "width")
+    starts = [vector_at(kind, "b", above, more=GROUP * tile.lanes * column) for column in range(tile.vectors)]
+    loads = [f"b{column}{mark} = {start}" for column, start in enumerate(starts)]
     lines = [f"        const {vector.name} {', '.join(loads)};"]
     for row in range(tile.rows):
-        place = f"a + {row} * a_row{f' + {GROUP * split}' if split else ''}"
+        first = ahead("a", (row, "a_row"), more=GROUP * split)
         sums = [(sum_name(row, column, split), f"b{column}{mark}") for column in range(tile.vectors)]
         steps = [f"{total} = {dot}(a{row}{mark}, {loaded}, {total});" for total, loaded in sums]
-        lines.append(f"        const {vector.name} a{row}{mark} = {vector.spread}({place});")
+        lines.append(f"        const {vector.name} a{row}{mark} = {vector.spread}({first});")
         lines.append(f"        {' '.join(steps)}")
     return lines
 
@@ -226,10 +229,11 @@ def _flips(flips: Flips) -> str:
         f"    for (; k > 0; --k, b += {GROUP * width}) {{",
     ]
     for column in range(vectors):
-        total, place = sum_name(0, column, 0), f" + {GROUP * lanes * column}" if column else ""
-        lines.append(f"        {total} = {dot}(flip, *(const {vector} *)(b{place}), {total});")
+        total, read = sum_name(0, column, 0), vector_at(f"const {vector}", "b", more=GROUP * lanes * column)
+        lines.append(f"        {total} = {dot}(flip, {read}, {total});")
     lines.append("    }")
-    lines += [f"    *({vector} *)(c + {column * lanes}) = {sum_name(0, column, 0)};" for column in range(vectors)]
+    places = [vector_at(vector, "c", more=column * lanes) for column in range(vectors)]
+    lines += [f"    {to} = {sum_name(0, column, 0)};" for column, to in enumerate(places)]
     element = f"{byte} * b[i / {GROUP} * {GROUP * width} + {GROUP} * n + i % {GROUP}]"
     lines += [
         "#else",

@@ -8,6 +8,7 @@ from openinfer.loops.cse import named
 from openinfer.loops.ir import Contraction, Load, Scalar, ScalarVar
 from openinfer.loops.rewrite import replaced
 from openinfer.synth.targets.cpu.channel_taps import ChannelTaps
+from openinfer.synth.targets.cpu.emit.places import Term, place, row_of, vector_at
 from openinfer.synth.targets.cpu.emit.tiles import ELEMENTS, VectorType, each_row
 from openinfer.synth.targets.cpu.emit.tiling import (
     COLUMN,
@@ -93,19 +94,19 @@ class ChannelTile:
             f"/* Channels from first on, {windows} of {self.taps} elements per line: seen has {count} pointers per",
             "   line. The last vector may overlap the one before. */",
             f"static void {self.name}(int64_t channels, int64_t lines, const {kind} *const *seen, int64_t first,",
-            f"        const {kind} *w, int64_t w_row, {kind} *c, int64_t c_row)",
+            f"        const {kind} *w, int64_t w_row, {kind} *c{', int64_t c_row' * (self.rows > 1)})",
             "{",
             "#if defined(__GNUC__)",
             f"    for (int64_t next = 0; next < channels; next += {self.lanes}) {{",
             f"        const int64_t n = next + {self.lanes} > channels ? channels - {self.lanes} : next;",
             f"        {vector} {', '.join(f's{row} = {{0}}' for row in range(self.rows))};",
             f"        const {kind} *b = w + n;",
-            f"        for (int64_t l = 0; l < lines; ++l, b += {self._times('w_row')}) {{",
-            f"            const {kind} *const *const line = seen + l * {count};",
+            f"        for (int64_t l = 0; l < lines; ++l, b += {place((self.taps, 'w_row'))}) {{",
+            f"            const {kind} *const *const line = seen + {place(('l', count))};",
             f"            const {vector} {', '.join(self._weights())};",
             *(f"            {step}" for step in self._steps()),
             "        }",
-            *(f"        *({vector} *)(c + {row} * c_row + n) = s{row};" for row in range(self.rows)),
+            *(f"        {vector_at(vector, 'c', (row, 'c_row'), ('n', 1))} = s{row};" for row in range(self.rows)),
             "    }",
             "#else",
             *each_row(
@@ -114,12 +115,12 @@ class ChannelTile:
                 f"    {kind} sum = 0;",
                 "    for (int64_t l = 0; l < lines; ++l) {",
                 *(
-                    f"        sum += w[(l * {self.taps} + {tap}) * w_row + n]"
-                    f" * seen[l * {count} + {self._plain_place(tap)}][first + n];"
+                    f"        sum += w[{self._plain_weight(tap)}]"
+                    f" * seen[{place(('l', count), *self._plain_place(tap))}][first + n];"
                     for tap in range(self.taps)
                 ),
                 "    }",
-                "    c[r * c_row + n] = sum;",
+                f"    c[{place((row_of(self.rows), 'c_row'), ('n', 1))}] = sum;",
                 "}",
             ),
             "#endif",
@@ -127,38 +128,36 @@ class ChannelTile:
         ]
         return "\n".join(lines) + "\n"
 
-    def _times(self, row: str) -> str:
-        return row if self.taps == 1 else f"{self.taps} * {row}"
-
     def _weights(self) -> Iterator[str]:
         for tap in range(self.taps):
-            ahead = "" if tap == 0 else f" + {row}" if (row := _times(tap, "w_row")) else ""
-            yield f"w{tap} = *(const {self.vector.name} *)(b{ahead})"
+            yield f"w{tap} = {vector_at(f'const {self.vector.name}', 'b', (tap, 'w_row'))}"
 
     def _steps(self) -> Iterator[str]:
         """Loads every place of a line once, and multiplies it with the weights of all windows that read it."""
         fma = VectorFma(self.vector).name
-        for at, place in enumerate(self.places):
+        for at, seen in enumerate(self.places):
             met = [
                 f"s{row} = {fma}(w{tap}, x{at}, s{row});"
                 for row in range(self.rows)
                 for tap in range(self.taps)
-                if row * self.stride + tap * self.dilation == place
+                if row * self.stride + tap * self.dilation == seen
             ]
             yield f"const {self.vector.name} x{at} = *(const {self.vector.name} *)(line[{at}] + first + n);"
             yield " ".join(met)
 
-    def _plain_place(self, tap: int) -> str:
+    def _plain_weight(self, tap: int) -> str:
+        """The place of a tap's weights, without vectors."""
+        found = place(("l", self.taps), (tap, 1))
+        return place((f"({found})" if tap else found, "w_row"), ("n", 1))
+
+    def _plain_place(self, tap: int) -> tuple[Term, ...]:
         """The place of a window's element, without vectors."""
         if self.places == tuple(range(len(self.places))):
-            window = "r" if self.stride == 1 else f"r * {self.stride}"
-            return window if tap == 0 else f"{window} + {tap * self.dilation}"
+            return (row_of(self.rows), self.stride), (tap * self.dilation, 1)
         found = [self.places.index(row * self.stride + tap * self.dilation) for row in range(self.rows)]
-        return f"(const int[]){{{', '.join(map(str, found))}}}[r]"
-
-
-def _times(count: int, name: str) -> str:
-    return name if count == 1 else f"{count} * {name}"
+        if self.rows == 1:
+            return ((found[0], 1),)
+        return ((f"(const int[]){{{', '.join(map(str, found))}}}[r]", 1),)
 
 
 def channel_lines(one: Contraction, tile: ChannelTaps, scalars: ScalarPrinter) -> list[str]:
@@ -267,7 +266,8 @@ class _ChannelLines:
         row = self._row
         own = ChannelTile(one.accumulator.name, tile.lanes, tile.rows, row.taps, row.stride, row.dilation, tile.places)
         weights = one.b.name if is_whole else f"{one.b.name} + n0"
-        arguments = f"{count}, {tile.lines}, seen, {first}, {weights}, {channels}, tile, {width}"
+        stride = f", {width}" * (tile.rows > 1)
+        arguments = f"{count}, {tile.lines}, seen, {first}, {weights}, {channels}, tile{stride}"
         yield PAD * depth + f"{self._scalars.need(own)}({arguments});"
         yield from (PAD * depth + line for line in self._results(count, is_single=is_single, is_whole=is_whole))
         if not is_whole:

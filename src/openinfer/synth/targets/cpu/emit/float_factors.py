@@ -102,7 +102,8 @@ class FloatFactors:
         block = max(_BLOCK // max(len(taps), 1), 1)
         name = self._tiling.scalars.need(LongTile(found, block) if is_long else found)
         depth = number(product.inner.extents[0] if taps else product.inner.extent)
-        return f"{name}({depth}, {self._left()}, {right}, {step}, {points}tile, {self.stride})"
+        stride = f", {self.stride}" * (rows > 1)
+        return f"{name}({depth}, {self._left(rows)}, {right}, {step}, {points}tile{stride})"
 
     @property
     def _is_stored(self) -> bool:
@@ -151,17 +152,18 @@ class FloatFactors:
             offset_from(one.buffer.name, self._tiling.panel_place(one.buffer, one.index, product.inner.extents[0]))
             for one in groups.loads
         ]
-        return f"{name}({count}, {self._left()}, {right}, {', '.join(starts)}, tile, {tile.columns})"
+        return f"{name}({count}, {self._left(rows)}, {right}, {', '.join(starts)}, tile, {tile.columns})"
 
-    def _left(self) -> str:
-        """The arguments that locate the rows of a tile."""
+    def _left(self, rows: int) -> str:
+        """The arguments that locate the rows of a tile: a single row has no stride."""
         tile, product = self._tiling.tile, self._tiling.product
         if tile.left is not None:
-            stride = number(tile.left.shape[-1])
-            return f"{self._tiling.row_of(tile.left)}, {stride}, 1"
+            apart = f", {number(tile.left.shape[-1])}" * (rows > 1)
+            return f"{self._tiling.row_of(tile.left)}{apart}, 1"
         assert product.left.place is not None
         place = self._tiling.place(moved(product.left.place, product.rows, self._tiling.tile_row, product.inner))
-        left = f"{offset_from(product.left.buffer.name, place)}, {number(product.left.step(product.rows))}"
+        apart = f", {number(product.left.step(product.rows))}" * (rows > 1)
+        left = f"{offset_from(product.left.buffer.name, place)}{apart}"
         taps = self._taps()
         if taps:
             return f"{left}, {product.left.place.step(product.inner.vars[0])}, taps, {len(taps)}"

@@ -6,6 +6,7 @@ If groups have offsets, too, these are multiplied with the sum of the row's elem
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from openinfer.synth.targets.cpu.emit.places import ahead, place, row_of, vector_at
 from openinfer.synth.targets.cpu.emit.tiles import (
     FloatTile,
     HalfLoad,
@@ -55,7 +56,7 @@ class GroupTile:
         return "\n".join(
             [
                 f"/* c = a * b: {about}; each group of {self.group} products of a column has a {what}. */",
-                f"static void {self.name}(int64_t groups, const float *a, int64_t a_row, int64_t a_step,",
+                f"static void {self.name}(int64_t groups, const float *a, {tile.row_stride}int64_t a_step,",
                 f"        const {tile.stored_type} *b, int64_t b_row, const {kind} *scale,",
                 f"        {offset}float *c, int64_t c_row)",
                 "{",
@@ -78,13 +79,13 @@ class GroupTile:
         yield from (f"    {line}" for line in zero_sums(vector.name, tile.rows, tile.vectors, splits))
         if self.is_affine:
             yield f"        float {', '.join(f'sum{row} = 0' for row in range(tile.rows))};"
-        steps = f"a += {splits} * a_step, b += {splits} * b_row"
-        yield f"        for (int i = 0; i < {self.group}; i += {splits}, {steps}) {{"
+        steps = f"a += {place((splits, 'a_step'))}, b += {place((splits, 'b_row'))}"
+        yield f"        for (int i = 0; i < {self.group}; {'++i' if splits == 1 else f'i += {splits}'}, {steps}) {{"
         for split in range(splits):
             yield from (f"    {line}" for line in products(tile, split))
             if self.is_affine:
-                ahead = f" + {split} * a_step" if split else ""
-                yield "            " + " ".join(f"sum{row} += a[{row} * a_row{ahead}];" for row in range(tile.rows))
+                places = [place((row, "a_row"), (split, "a_step")) for row in range(tile.rows)]
+                yield "            " + " ".join(f"sum{row} += a[{at}];" for row, at in enumerate(places))
         yield from self._ahead(splits)
         yield "        }"
         yield from self._added(splits)
@@ -92,7 +93,8 @@ class GroupTile:
         yield "    }"
         for row in range(tile.rows):
             for column in range(tile.vectors):
-                yield f"    *({vector.name} *)(c + {row} * c_row + {column * tile.lanes}) = t{row}_{column};"
+                to = vector_at(vector.name, "c", (row, "c_row"), more=column * tile.lanes)
+                yield f"    {to} = t{row}_{column};"
 
     def _ahead(self, splits: int) -> Iterator[str]:
         """Prefetches what is read a little later: hardware prefetching stops at the end of a page."""
@@ -116,31 +118,31 @@ class GroupTile:
                     yield f"        t{row}_{column} = {fma}(sum{row}, offset{column}, t{row}_{column});"
 
     def _loaded(self, name: str, column: int) -> str:
-        place = f"{name} + {column * self.tile.lanes}" if column else name
+        first = column * self.tile.lanes
         if self.scales == "f16":
-            return f"{HalfLoad(self.scales, self.tile.lanes).name}({place})"
-        return f"*(const {self.tile.vector.name} *)({place})"
+            return f"{HalfLoad(self.scales, self.tile.lanes).name}({ahead(name, more=first)})"
+        return vector_at(f"const {self.tile.vector.name}", name, more=first)
 
     def _plain(self) -> Iterator[str]:
-        tile = self.tile
+        tile, row = self.tile, row_of(self.tile.rows)
+        left = f"a[{place((row, 'a_row'), ('i', 'a_step'))}]"
         number = "oi_from_f16({})" if self.scales == "f16" else "{}"
 
         def lines() -> Iterator[str]:
             yield f"for (int n = 0; n < {tile.width}; ++n) {{"
             yield "    float total = 0;"
             yield "    for (int64_t g = 0; g < groups; ++g) {"
-            yield "        float part = 0, sum = 0;"
+            yield f"        float part = 0{', sum = 0' * self.is_affine};"
             yield f"        for (int64_t i = g * {self.group}; i < (g + 1) * {self.group}; ++i) {{"
-            yield f"            part += a[r * a_row + i * a_step] * {element(tile)};"
-            yield "            sum += a[r * a_row + i * a_step];"
+            yield f"            part += {left} * {element(tile)};"
+            if self.is_affine:
+                yield f"            sum += {left};"
             yield "        }"
             yield f"        total += part * {number.format('scale[g * c_row + n]')};"
             if self.is_affine:
                 yield f"        total += sum * {number.format('offset[g * c_row + n]')};"
-            else:
-                yield "        (void)sum;"
             yield "    }"
-            yield "    c[r * c_row + n] = total;"
+            yield f"    c[{place((row, 'c_row'), ('n', 1))}] = total;"
             yield "}"
 
         return each_row(tile.rows, *lines())

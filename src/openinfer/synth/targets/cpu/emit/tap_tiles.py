@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from openinfer.loops.affine import position
 from openinfer.loops.ir import Contraction
+from openinfer.synth.targets.cpu.emit.places import ahead, place, row_of
 from openinfer.synth.targets.cpu.emit.tiles import (
     ELEMENTS,
     FloatTile,
@@ -87,7 +88,7 @@ class TapTile:
         """``c[n] = sum over t and k of a[t * run + k] * x[taps[t] + k + n]``."""
         tile, kind, run = self.tile, ELEMENTS[self.tile.dtype], self.run
         weight = tile.number(f"a[t * {run} + k]")
-        loads = [f"b{at} = {tile.loaded(at, '')}" for at in range(tile.vectors + 1)]
+        loads = [f"b{at} = {tile.loaded(at, 0)}" for at in range(tile.vectors + 1)]
         lines = [
             f"/* Weights a, {tile.width} adjacent windows on x: window n reads x[taps[t] + k + n], k < {run}. */",
             f"static void {self.name}(int64_t count, const {tile.left_type} *a, const {kind} *x,",
@@ -100,10 +101,7 @@ class TapTile:
             f"        const {tile.vector.name} {', '.join(loads)};",
             *(f"        {self._step(at)}" for at in range(run)),
             "    }",
-            *(
-                f"    *({tile.vector.name} *)(c + {at * tile.lanes}) = {sum_name(0, at, 0)};"
-                for at in range(tile.vectors)
-            ),
+            *stored_sums(tile, 1),
             "#else",
             f"    for (int n = 0; n < {tile.width}; ++n) {{",
             f"        {kind} sum = 0;",
@@ -123,18 +121,24 @@ class TapTile:
         factor, fma = tile.number(f"a[{at}]"), tile.vector.fma
         steps = []
         for column in range(tile.vectors):
-            seen = f"{move}(b + {column * tile.lanes}, b{column}, b{column + 1}, {at})" if at else f"b{column}"
+            seen = (
+                f"{move}({ahead('b', more=column * tile.lanes)}, b{column}, b{column + 1}, {at})"
+                if at
+                else f"b{column}"
+            )
             own = sum_name(0, column, 0)
             steps.append(f"{own} = {fma}({factor}, {seen}, {own});")
         return " ".join(steps)
 
     def _taps(self) -> str:
         tile, kind = self.tile, ELEMENTS[self.tile.dtype]
-        rows, weight = f"{tile.rows} row{'s' * (tile.rows > 1)}", tile.number("a[r * a_row + t]")
+        rows, row = f"{tile.rows} row{'s' * (tile.rows > 1)}", row_of(tile.rows)
+        weight = tile.number(f"a[{place((row, 'a_row'), ('t', 1))}]")
+        strides = ", int64_t a_row" * (tile.rows > 1)
         lines = [
             f"/* {rows} of weights a, {tile.width} adjacent windows on x: window n reads x[taps[t] + n]. */",
-            f"static void {self.name}(int64_t count, const {tile.left_type} *a, int64_t a_row,",
-            f"        const {kind} *x, const int32_t *taps, {kind} *c, int64_t c_row)",
+            f"static void {self.name}(int64_t count, const {tile.left_type} *a{strides},",
+            f"        const {kind} *x, const int32_t *taps, {kind} *c{tile.sum_stride})",
             "{",
             "#if defined(__GNUC__)",
             *zero_sums(tile.vector.name, tile.rows, tile.vectors, 1),
@@ -149,7 +153,7 @@ class TapTile:
                 f"for (int n = 0; n < {tile.width}; ++n) {{",
                 f"    {kind} sum = 0;",
                 f"    for (int64_t t = 0; t < count; ++t) sum += {weight} * x[taps[t] + n];",
-                "    c[r * c_row + n] = sum;",
+                f"    c[{place((row, 'c_row'), ('n', 1))}] = sum;",
                 "}",
             ),
             "#endif",
@@ -226,10 +230,10 @@ class _TapLines:
         to = _plus(_plus(sums, row, one.out.shape[-1]), column, 1)
         if run > 1:
             return f"{name}({len(tile.offsets) // run}, {weights}, {_plus(one.a.name, column, 1)}, taps, {to});"
-        return (
-            f"{name}({len(tile.offsets)}, {weights}, {apart}, {_plus(one.a.name, column, 1)},"
-            f" taps, {to}, {one.out.shape[-1]});"
-        )
+        seen = _plus(one.a.name, column, 1)
+        if height == 1:
+            return f"{name}({len(tile.offsets)}, {weights}, {seen}, taps, {to});"
+        return f"{name}({len(tile.offsets)}, {weights}, {apart}, {seen}, taps, {to}, {one.out.shape[-1]});"
 
 
 def _plus(pointer: str, count: str, each: int) -> str:

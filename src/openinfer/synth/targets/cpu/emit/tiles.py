@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from openinfer.synth.targets.cpu.emit.places import ahead, place, row_of, vector_at
 from openinfer.synth.targets.cpu.intrinsics import Intrinsic, chosen, sets_of
 from openinfer.synth.targets.cstyle.support import Need
 
@@ -273,6 +274,16 @@ class FloatTile:
         return ELEMENTS[self.dtype] if self.stored is None else _TYPES.get(self.stored, "uint8_t")
 
     @property
+    def row_stride(self) -> str:
+        """The parameter for the stride of rows; a single row has none."""
+        return "int64_t a_row, " * (self.rows > 1)
+
+    @property
+    def sum_stride(self) -> str:
+        """The same for rows of sums, as the last parameter."""
+        return ", int64_t c_row" * (self.rows > 1)
+
+    @property
     def left_type(self) -> str:
         """The type of an element of the rows in memory."""
         return ELEMENTS[self.dtype] if self.left is None else _TYPES[self.left]
@@ -281,41 +292,43 @@ class FloatTile:
         """An element of a row, as a float."""
         return text if self.left is None else f"oi_from_{self.left}({text})"
 
-    def loaded(self, column: int, ahead: str) -> str:
-        """A vector of a row of columns, as floats."""
+    def loaded(self, column: int, step: int) -> str:
+        """A vector of a row of columns some steps away, as floats."""
         if self.stored is None:
-            return f"*(const {self.vector_of(column).name} *)(b{ahead}{f' + {column * self.lanes}' if column else ''})"
+            vector = f"const {self.vector_of(column).name}"
+            return vector_at(vector, "b", (step, "b_row"), more=column * self.lanes)
         load = self._load(self.stored)
         if not isinstance(load, HalfLoad) and self.stored in ("i4", "u4"):
-            place, name = column // 2 * self.lanes, load.half(column % 2)
+            first, name = column // 2 * self.lanes, load.half(column % 2)
         else:
-            place, name = column * self.lanes, load.name
-        text = f"{name}(b{ahead}{f' + {place}' if place else ''})"
+            first, name = column * self.lanes, load.name
+        text = f"{name}({ahead('b', (step, 'b_row'), more=first)})"
         return f"{text} - z{column}" if self.has_zero else text
 
 
 def _tile(tile: FloatTile) -> str:
     """``c[r][n] = sum over k of a[r * a_row + k * a_step] * b[k * b_row + n]``."""
     kind, vector, rows, vectors = ELEMENTS[tile.dtype], tile.vector.name, tile.rows, tile.vectors
+    row, left = row_of(rows), f"a[{place((row_of(rows), 'a_row'), ('i', 'a_step'))}]"
     splits = max(1, 4 // (rows * vectors))
     about = "" if tile.stored is None else f" of {tile.stored}"
     zero = f"const {kind} *zero, " * tile.has_zero
     shape = f"{rows} row{'s' * (rows > 1)} of a, {tile.width} columns{about} of b"
     lines = [
         f"/* c = a * b: {shape}, k products per sum. */",
-        f"static void {tile.name}(int64_t k, const {kind} *a, int64_t a_row, int64_t a_step,",
-        f"        const {tile.stored_type} *b, int64_t b_row, {zero}{kind} *c, int64_t c_row)",
+        f"static void {tile.name}(int64_t k, const {kind} *a, {tile.row_stride}int64_t a_step,",
+        f"        const {tile.stored_type} *b, int64_t b_row, {zero}{kind} *c{tile.sum_stride})",
         "{",
         "#if defined(__GNUC__)",
         *zero_tile(tile, splits),
     ]
     if tile.has_zero:
-        points = [f"z{column} = *(const {vector} *)(zero + {column * tile.lanes})" for column in range(vectors)]
+        starts = [vector_at(f"const {vector}", "zero", more=column * tile.lanes) for column in range(vectors)]
+        points = [f"z{column} = {start}" for column, start in enumerate(starts)]
         lines.append(f"    const {vector} {', '.join(points)};")
     for steps in sorted({splits, 1}, reverse=True):
-        lines.append(
-            f"    for (; k >= {steps}; k -= {steps}, a += {_times(steps, 'a_step')}, b += {_times(steps, 'b_row')}) {{"
-        )
+        head = "k > 0; --k" if steps == 1 else f"k >= {steps}; k -= {steps}"
+        lines.append(f"    for (; {head}, a += {place((steps, 'a_step'))}, b += {place((steps, 'b_row'))}) {{")
         for split in range(steps):
             lines += products(tile, split)
         lines.append("    }")
@@ -326,8 +339,8 @@ def _tile(tile: FloatTile) -> str:
             rows,
             f"for (int n = 0; n < {tile.width}; ++n) {{",
             f"    {kind} sum = 0;",
-            f"    for (int64_t i = 0; i < k; ++i) sum += a[r * a_row + i * a_step] * {element(tile)};",
-            "    c[r * c_row + n] = sum;",
+            f"    for (int64_t i = 0; i < k; ++i) sum += {left} * {element(tile)};",
+            f"    c[{place((row, 'c_row'), ('n', 1))}] = sum;",
             "}",
         ),
         "#endif",
@@ -339,14 +352,15 @@ def _tile(tile: FloatTile) -> str:
 def _window_tile(tile: FloatTile) -> str:
     """``c[r][n] = sum over k and t of a[r * a_row + k * a_step + taps[t]] * b[(k * count + t) * b_row + n]``."""
     taps = "const int64_t *taps, int64_t count, "
-    kind, rows = ELEMENTS[tile.dtype], tile.rows
+    kind, rows, row = ELEMENTS[tile.dtype], tile.rows, row_of(tile.rows)
     about = "" if tile.stored is None else f" of {tile.stored}"
+    taken = place((row, "a_row"), ("i / count", "a_step"), ("taps[i % count]", 1))
     shape = f"{rows} window{'s' * (rows > 1)} on a, {tile.width} columns{about} of b"
     lines = [
         f"/* c = a * b: {shape}, k * count products per",
         "   sum. A window has count taps in each of k slices of a. */",
-        f"static void {tile.name}(int64_t k, const {kind} *a, int64_t a_row, int64_t a_step,",
-        f"        {taps}const {tile.stored_type} *b, int64_t b_row, {kind} *c, int64_t c_row)",
+        f"static void {tile.name}(int64_t k, const {kind} *a, {tile.row_stride}int64_t a_step,",
+        f"        {taps}const {tile.stored_type} *b, int64_t b_row, {kind} *c{tile.sum_stride})",
         "{",
         "#if defined(__GNUC__)",
         *zero_tile(tile, 1),
@@ -364,8 +378,8 @@ def _window_tile(tile: FloatTile) -> str:
             f"for (int n = 0; n < {tile.width}; ++n) {{",
             f"    {kind} sum = 0;",
             "    for (int64_t i = 0; i < k * count; ++i)",
-            f"        sum += a[r * a_row + i / count * a_step + taps[i % count]] * {element(tile)};",
-            "    c[r * c_row + n] = sum;",
+            f"        sum += a[{taken}] * {element(tile)};",
+            f"    c[{place((row, 'c_row'), ('n', 1))}] = sum;",
             "}",
         ),
         "#endif",
@@ -379,26 +393,24 @@ def stores(tile: FloatTile, splits: int) -> Iterator[str]:
     for row in range(tile.rows):
         for column in range(tile.vectors):
             total = " + ".join(sum_name(row, column, split) for split in range(splits))
-            yield f"    *({tile.vector_of(column).name} *)(c + {row} * c_row + {column * tile.lanes}) = {total};"
+            to = vector_at(tile.vector_of(column).name, "c", (row, "c_row"), more=column * tile.lanes)
+            yield f"    {to} = {total};"
 
 
 def each_row(rows: int, *lines: str) -> Iterator[str]:
-    r"""Lines for each row of a tile, in plain C; a single row has no loop.
+    r"""Lines for each row of a tile, in plain C; a single row has no loop, and nothing that is called ``r``.
 
     >>> print(*each_row(2, "c[r] = 0;"), sep="\n")
         for (int r = 0; r < 2; ++r) {
             c[r] = 0;
         }
     """
-    yield f"    for (int r = 0; r < {rows}; ++r) {{" if rows > 1 else "    const int r = 0;"
+    if rows > 1:
+        yield f"    for (int r = 0; r < {rows}; ++r) {{"
     pad = "        " if rows > 1 else "    "
     yield from (pad + line for line in lines)
     if rows > 1:
         yield "    }"
-
-
-def _times(count: int, name: str) -> str:
-    return name if count == 1 else f"{count} * {name}"
 
 
 def sum_name(row: int, column: int, split: int) -> str:
@@ -444,15 +456,13 @@ def products(tile: FloatTile, split: int, left: str = "a") -> list[str]:
     """One step of all sums: loads the columns once, and multiplies them with the element of each row."""
     vectors = tile.vectors
     mark = f"_{split}" if split else ""
-    at = "" if split == 0 else f" + {_times(split, 'b_row')}"
     lines = []
     for kind in dict.fromkeys(map(tile.vector_of, range(vectors))):
         own = [column for column in range(vectors) if tile.vector_of(column) == kind]
-        loads = [f"b{column}{mark} = {tile.loaded(column, at)}" for column in own]
+        loads = [f"b{column}{mark} = {tile.loaded(column, split)}" for column in own]
         lines.append(f"        const {kind.name} {', '.join(loads)};")
     for row in range(tile.rows):
-        ahead = f" + {_times(split, 'a_step')}" if split else ""
-        factor = tile.number(f"{left}[{row} * a_row{ahead}]")
+        factor = tile.number(f"{left}[{place((row, 'a_row'), (split, 'a_step'))}]")
         steps = [
             f"{name} = {tile.vector_of(column).fma}({factor}, b{column}{mark}, {name});"
             for column in range(vectors)
