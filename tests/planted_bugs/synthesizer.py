@@ -207,8 +207,8 @@ SYNTHESIZER_BUGS = (
     Bug(
         "the last thread stops too early",
         "synth/targets/cpu/emit/parts.py",
-        'joined(joined(end, "*", ExprText(count)), "/", ExprText(str(parts)))',
-        'joined(end, "*", joined(ExprText(count), "/", ExprText(str(parts))))',
+        'joined(joined(end, "*", whole), "/", ExprText(str(parts)))',
+        'joined(end, "*", joined(whole, "/", ExprText(str(parts))))',
         WITNESSES,
         "threads_together",
     ),

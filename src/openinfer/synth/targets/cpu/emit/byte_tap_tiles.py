@@ -254,9 +254,9 @@ class _ByteTapLines:
             yield PAD + line
         heights = row_sizes(self._rows, min(taps.rows, self._rows))
         full = self._rows // heights[0] * heights[0]
-        yield from self._tiles("m0" if full > heights[0] else "0", heights[0], full)
+        yield from self._tiles("m0" if full > heights[0] else 0, heights[0], full)
         if len(heights) > 1:
-            yield from self._tiles(str(full), heights[1], self._rows)
+            yield from self._tiles(full, heights[1], self._rows)
         yield "}"
 
     # --- copies -----------------------------------------------------------------------------------------------------
@@ -286,7 +286,7 @@ class _ByteTapLines:
         taps = self._taps
         row, at = taps.row, taps.last.first + taps.last.dilation * GROUP * group
         if row is None:
-            yield self._call("plane", at, _plus("to", begin), str(taps.last.count))
+            yield self._call("plane", at, ahead("to", more=begin), str(taps.last.count))
             yield from self._patches(group, "to", begin)
             return
         if phase not in row.used:
@@ -296,9 +296,9 @@ class _ByteTapLines:
         yield "{"
         yield f"{PAD}/* Line {name} that windows read is row {self._source(row, phase, name)} of the plane. */"
         yield f"{PAD}const {self._index} first = {first}, last = {last};"
-        yield from (PAD + line for line in self._border(begin, "0", "first"))
+        yield from (PAD + line for line in self._border(begin, 0, "first"))
         yield from (PAD + line for line in self._rows_seen(row, phase, group, begin))
-        yield from (PAD + line for line in self._border(begin, "last", str(taps.places)))
+        yield from (PAD + line for line in self._border(begin, "last", taps.places))
         yield "}"
 
     def _rows_seen(self, row: Along, phase: int, group: int, begin: int) -> Iterator[str]:
@@ -313,12 +313,12 @@ class _ByteTapLines:
         if is_flat:
             # Rows are contiguous; what a window would read of adjacent rows is patched with the border.
             source = f"plane + ({self._source(row, phase, 'first')}) * {last.extent}"
-            target = f"{_plus('to', begin)} + first * {width}"
+            target = f"{ahead('to', more=begin)} + first * {width}"
             yield self._call(source, at, target, f"(last - first) * {last.count}")
         if is_flat and not patches:
             return
         yield f"for ({self._index} line = first; line < last; ++line) {{"
-        yield f"{PAD}{_type(taps.quads.dtype.name)} *const own = {_plus('to', begin)} + line * {width};"
+        yield f"{PAD}{_type(taps.quads.dtype.name)} *const own = {ahead('to', more=begin)} + line * {width};"
         if not is_flat:
             name = "line" if row.stride == 1 else f"{row.stride} * line"
             source = f"plane + ({self._source(row, phase, name)}) * {last.extent}"
@@ -346,13 +346,11 @@ class _ByteTapLines:
         last = f"{behind} - {BAND.name} * {lines}"
         return f"{first} > 0 ? {first} : 0", f"{last} < {row.places} ? {last} : {row.places}"
 
-    def _border(self, begin: int, first: str, last: str) -> Iterator[str]:
+    def _border(self, begin: int, first: int | str, last: int | str) -> Iterator[str]:
         """Lines outside the plane."""
         width = self._taps.last.count * GROUP
-        low = "0" if first == "0" else f"{first} * {width}"
-        high = str(int(last) * width) if last.isdecimal() else f"{last} * {width}"
-        place = "k" if begin == 0 else f"{begin} + k"
-        yield f"for ({self._index} k = {low}; k < {high}; ++k) to[{place}] = {self._fill};"
+        low, high, to = place((first, width)), place((last, width)), place((begin, 1), ("k", 1))
+        yield f"for ({self._index} k = {low}; k < {high}; ++k) to[{to}] = {self._fill};"
 
     def _patches(self, group: int, to: str, begin: int = 0) -> Iterator[str]:
         """The bytes of a row's groups that belong to a border."""
@@ -400,9 +398,9 @@ class _ByteTapLines:
         yield f"{PAD}start[row] = {sign}{FLIP}u * sum;"
         yield "}"
 
-    def _tiles(self, row: str, height: int, last: int) -> Iterator[str]:
-        """Tiles of one height."""
-        is_loop = row == "m0"
+    def _tiles(self, row: int | str, height: int, last: int) -> Iterator[str]:
+        """Tiles of one height, from a row on or in a loop over the variable ``row``."""
+        is_loop = isinstance(row, str)
         if is_loop:
             yield f"{PAD}for ({self._index} m0 = 0; m0 < {last}; m0 += {height}) {{"
         pad = PAD * 2 if is_loop else PAD
@@ -414,22 +412,21 @@ class _ByteTapLines:
             head = f"for ({self._index} n0 = 0; n0 < {whole * width}; n0 += {width})"
             yield f"{pad}{head} {self._tile(row, 'n0', height, each)}"
         else:
-            yield pad + self._tile(row, "0", height, each)
+            yield pad + self._tile(row, 0, height, each)
         if rest:
-            yield pad + self._tile(row, str(whole * width), height, rest)
+            yield pad + self._tile(row, whole * width, height, rest)
         if is_loop:
             yield f"{PAD}}}"
 
-    def _tile(self, row: str, column: str, height: int, vectors: int) -> str:
+    def _tile(self, row: int | str, column: int | str, height: int, vectors: int) -> str:
         """The call for one tile."""
         one, taps = self._one, self._taps
         name = self._scalars.need(ByteTapTile(one.b.dtype.name, taps.quads.dtype.name, taps.lanes, height, vectors))
         weights, length = self._weights()
         stride = one.out.shape[-1]
-        start = "start" if row == "0" else f"start + {row}"
-        own = _times(weights, row, length)
-        to = _times(_times(one.out.name, row, stride), column, 1)
-        x = _times(taps.quads.name, column, GROUP)
+        start, own = ahead("start", (row, 1)), ahead(weights, (row, length))
+        to = ahead(one.out.name, (row, stride), (column, 1))
+        x = ahead(taps.quads.name, (column, GROUP))
         if height == 1:
             return f"{name}({len(taps.offsets)}, {own}, {x}, taps, {start}, {to});"
         return f"{name}({len(taps.offsets)}, {own}, {length}, {x}, taps, {start}, {to}, {stride});"
@@ -437,16 +434,3 @@ class _ByteTapLines:
 
 def _type(dtype: str) -> str:
     return ELEMENTS[dtype]
-
-
-def _plus(pointer: str, count: int) -> str:
-    return pointer if count == 0 else f"{pointer} + {count}"
-
-
-def _times(pointer: str, count: str, each: int) -> str:
-    """A pointer advanced by ``count`` strides."""
-    if count == "0":
-        return pointer
-    if count.isdecimal():
-        return f"{pointer} + {int(count) * each}"
-    return f"{pointer} + {count}" if each == 1 else f"{pointer} + {count} * {each}"

@@ -46,6 +46,7 @@ from openinfer.synth.targets.cpu.emit.word_factors import WordFactors
 from openinfer.synth.targets.cpu.product import as_one
 from openinfer.synth.targets.cpu.tile import CpuTile
 from openinfer.synth.targets.cpu.tile_shapes import row_sizes
+from openinfer.synth.targets.cstyle.code import ExprText
 from openinfer.synth.targets.cstyle.scalars import ScalarPrinter
 
 _BYTE = 8
@@ -185,7 +186,7 @@ class _TileLoops:
             return
         start, end = self._range("columns")
         tiling.open(f"for ({tiling.index} n0 = {start}; n0 < {end}; n0 += {width})")
-        if tiling.width == "columns":
+        if isinstance(tiling.width, str):
             columns = least(number(tiling.product.columns.extent), "n0", width)
             tiling.say(f"const {tiling.index} columns = {columns};")
 
@@ -214,9 +215,9 @@ class _TileLoops:
         )
         if self._tiling.tile.divided != what:
             return "0", number(axis.extent)
-        tiles = str(-(-axis.extent // each))
+        tiles: int | ExprText = -(-axis.extent // each)
         if is_symbolic(axis.extent):
-            tiles = f"(({number(axis.extent)} + {each - 1}) / {each})"
+            tiles = ExprText(f"(({number(axis.extent)} + {each - 1}) / {each})")
         first, last = (one.text for one in share(tiles, self._tiling.parts, each))
         # The very last tile may have fewer rows; columns are counted at the start of a panel.
         is_whole = what == "columns" or (not is_symbolic(axis.extent) and axis.extent % each == 0)
@@ -355,7 +356,7 @@ class _TileLoops:
         gone = variables(tiling.panel + COLUMN)
         reads = [part for part in visit(epilogue) if isinstance(part, Load) and variables(part) & gone]
         is_narrower = one.out.dtype.bits == _BYTE and one.accumulator.bits > _BYTE and tiling.tile.lanes > 1
-        is_ragged = tiling.width != str(tiling.tile.columns)
+        is_ragged = tiling.width != tiling.tile.columns
         return is_narrower and is_ragged and not tiling.tile.is_transposed and not tiling.tile.widened and not reads
 
     def _make_row(self, epilogue: Scalar, index: tuple[Scalar, ...]) -> None:
@@ -377,7 +378,7 @@ class _TileLoops:
         tiling.say(tiling.scalars.store(made, tiling.scalars.offset(made, (COLUMN,)), value))
         tiling.close()
         store = tiling.scalars.store(one.out, tiling.scalars.offset(one.out, index), Load(made, (COLUMN,)))
-        counts = [tiling.width] if tiling.is_one_panel else [str(width), tiling.width]
+        counts = [tiling.width] if tiling.is_one_panel else [width, tiling.width]
         for count in counts:
             head = f"for ({tiling.index} column = 0; column < {count}; ++column)"
             test = f"if (columns == {width}) " if count != counts[-1] else "else " if len(counts) > 1 else ""

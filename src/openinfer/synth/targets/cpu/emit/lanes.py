@@ -8,6 +8,7 @@ from openinfer.loops.ir import INDEX, Binary, For, ScalarVar, SetLocal, visit, w
 from openinfer.loops.ir import scalars as scalars_of
 from openinfer.loops.reduction import Reduction, reductions
 from openinfer.loops.rewrite import renamed
+from openinfer.synth.targets.cpu.emit.parts import count_of
 from openinfer.synth.targets.cstyle.scalars import ScalarPrinter
 from openinfer.synth.targets.cstyle.statements import has_choices
 from openinfer.synth.targets.cstyle.templates import KernelWriter
@@ -23,9 +24,8 @@ def print_lanes(loop: For, writer: KernelWriter, depth: int) -> None:
     scalars.counts(loop.index)
     writer.note(f"Reductions run in {LANES} lanes, whose results are combined by halves.")
     kinds = {one: _type(one, scalars) for one in found}
-    whole = f"{extent} / {LANES} * {LANES}"
-    if extent.isdecimal():
-        whole = str(int(extent) // LANES * LANES)
+    count = count_of(loop.extent)
+    whole = f"{extent} / {LANES} * {LANES}" if count is None else str(count // LANES * LANES)
     writer.line(depth, "{")
     for one in found:
         writer.line(depth + 1, f"{kinds[one]} {one.var.name}_lanes[{LANES}];")

@@ -34,7 +34,7 @@ def copied_panel(tiling: Tiling, right: Buffer) -> None:
             case _:
                 pass
     if len(axis.vars) == 1:
-        start, run = first, columns
+        start, run = first, str(columns)
     else:
         # A run of columns differs only in the last index: what depends on the others is computed once per run.
         start, run = START, "run"
@@ -107,28 +107,30 @@ def _place_along(tiling: Tiling) -> Affine | None:
 def _transposed_panel(tiling: Tiling, right: Buffer, along: Affine) -> None:
     """A panel copied column by column, so that it is read in order; in square blocks, if there is no conversion."""
     product, columns, lanes = tiling.product, tiling.width, tiling.tile.lanes
-    depth, squares, whole = product.inner.extent, 0, "0"
+    depth, squares = product.inner.extent, 0
+    whole: int | str = 0
     is_plain = isinstance(product.right.value, Load) and product.right.buffer.dtype is tiling.one.accumulator
     if is_plain and len(product.inner.vars) == 1 and not is_symbolic(depth):
         squares = depth // lanes * lanes
-        whole = str(int(columns) // lanes * lanes) if columns.isdecimal() else "whole"
-    if squares and whole == "whole":
+        if squares:
+            whole = columns // lanes * lanes if isinstance(columns, int) else "whole"
+    if isinstance(whole, str):
         tiling.say(f"const {tiling.index} whole = {columns} / {lanes} * {lanes};")
-    if squares and whole != "0":
+    if whole != 0:
         _squares(tiling, right, whole, along, squares)
-    _transposed(tiling, right, (whole if squares else "0", columns), 0)
+    _transposed(tiling, right, (whole, columns), 0)
     if squares and squares < depth:
-        _transposed(tiling, right, ("0", whole), squares)
+        _transposed(tiling, right, (0, whole), squares)
     _zero_rest(tiling, right)
 
 
-def _squares(tiling: Tiling, right: Buffer, whole: str, along: Affine, depth: int) -> None:
+def _squares(tiling: Tiling, right: Buffer, whole: int | str, along: Affine, depth: int) -> None:
     """The square blocks of the first ``depth`` inner indices and the first ``whole`` columns."""
     product, last, lanes, width = tiling.product, tiling.product.columns.vars[0], tiling.tile.lanes, tiling.tile.columns
     name = tiling.scalars.need(Transpose(tiling.one.accumulator.name, lanes))
     begin = tiling.place(moved(along, product.columns, last, product.inner))
     source, target, before = offset_from(product.right.buffer.name, begin), right.name, tiling.depth
-    if whole == str(lanes):
+    if whole == lanes:
         tiling.scope()
         tiling.say(f"const {tiling.index} {last.name} = {tiling.scalars.text(tiling.panel)};")
     else:
@@ -142,7 +144,7 @@ def _squares(tiling: Tiling, right: Buffer, whole: str, along: Affine, depth: in
     tiling.close(tiling.depth - before)
 
 
-def _transposed(tiling: Tiling, right: Buffer, columns: tuple[str, str], inside: int) -> None:
+def _transposed(tiling: Tiling, right: Buffer, columns: tuple[int | str, int | str], inside: int) -> None:
     """Columns one by one, from an inner index on."""
     if columns[0] == columns[1]:
         return
@@ -186,7 +188,7 @@ def _bounds(
 def _zero_rest(tiling: Tiling, right: Buffer) -> None:
     """Zeros in the missing columns of the last panel."""
     width = tiling.tile.columns
-    if tiling.width == str(width):
+    if tiling.width == width:
         return
     is_last = "" if tiling.is_one_panel else f"columns < {width} && "
     tiling.open(f"for ({tiling.index} k = 0; {is_last}k < {number(tiling.product.inner.extent)}; ++k)")

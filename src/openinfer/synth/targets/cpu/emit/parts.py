@@ -1,6 +1,7 @@
 """Loops that the parts of a kernel share, and loops that copy contiguous elements."""
 
-from openinfer.loops.ir import For, Let, ScalarVar
+from openinfer.loops.dim import is_symbolic
+from openinfer.loops.ir import Const, For, Let, Scalar, ScalarVar
 from openinfer.synth.targets.cstyle.code import ExprText, joined
 from openinfer.synth.targets.cstyle.templates import KernelWriter
 
@@ -16,28 +17,39 @@ def print_rolled(loop: For, writer: KernelWriter, depth: int) -> None:
 
 def print_share(loop: For, writer: KernelWriter, depth: int) -> None:
     """The iterations of a divided loop that belong to the part."""
-    count = writer.scalars.operand(loop.extent)
-    if count == str(writer.parts):
+    count = count_of(loop.extent)
+    if count == writer.parts:
         writer.scalars.counts(loop.index, _PART)
         writer.scalars.ranges[_PART.name] = (0, writer.parts - 1)
         writer.body((Let(loop.index, _PART), *loop.body), depth)
         return
-    first, last = share(count, writer.parts)
+    extent = ExprText(writer.scalars.operand(loop.extent)) if count is None else count
+    first, last = share(extent, writer.parts)
     writer.loop(loop, first.text, last.text, depth)
 
 
-def share(count: str, parts: int, unit: int = 1) -> tuple[ExprText, ExprText]:
-    """The begin and end of a part's share, out of a number of units.
+def count_of(extent: Scalar) -> int | None:
+    """The number of iterations of a loop, if no dynamic size decides it."""
+    match extent:
+        case Const(int() as count, _) if not is_symbolic(count):
+            return count
+        case _:
+            return None
 
-    >>> [one.text for one in (*share("12", 2), *share("2", 2), *share("7", 2))]
-    ['part * 6', '(part + 1) * 6', 'part', 'part + 1', 'part * 7 / 2', '(part + 1) * 7 / 2']
+
+def share(count: int | ExprText, parts: int, unit: int = 1) -> tuple[ExprText, ExprText]:
+    """The begin and end of a part's share, out of a number of units, or of an expression that computes it.
+
+    >>> [one.text for one in (*share(12, 2), *share(2, 2), *share(7, 2), share(ExprText("n"), 2)[0])]
+    ['part * 6', '(part + 1) * 6', 'part', 'part + 1', 'part * 7 / 2', '(part + 1) * 7 / 2', 'part * n / 2']
     """
     part = ExprText("part")
     ends = part, joined(part, "+", ExprText("1"))
-    if count.isdecimal() and int(count) % parts == 0:
-        first, last = (_times(end, int(count) // parts * unit) for end in ends)
+    if isinstance(count, int) and count % parts == 0:
+        first, last = (_times(end, count // parts * unit) for end in ends)
         return first, last
-    first, last = (_times(joined(joined(end, "*", ExprText(count)), "/", ExprText(str(parts))), unit) for end in ends)
+    whole = ExprText(str(count)) if isinstance(count, int) else count
+    first, last = (_times(joined(joined(end, "*", whole), "/", ExprText(str(parts))), unit) for end in ends)
     return first, last
 
 

@@ -42,4 +42,6 @@ def vector_at(vector: str, pointer: str, *terms: Term, more: int = 0) -> str:
 def _term(count: int | str, stride: int | str) -> str:
     if count == 1:
         return str(stride)
+    if isinstance(count, int) and isinstance(stride, int):
+        return str(count * stride)
     return str(count) if stride == 1 else f"{count} * {stride}"

@@ -189,14 +189,14 @@ class _TapLines:
         yield f"{PAD}static const int32_t taps[] = {{{taps}}};"
         heights = row_sizes(self._rows, min(tile.rows, self._rows))
         full = self._rows // heights[0] * heights[0]
-        yield from self._tiles("m0" if full > heights[0] else "0", heights[0], full)
+        yield from self._tiles("m0" if full > heights[0] else 0, heights[0], full)
         if len(heights) > 1:
-            yield from self._tiles(str(full), heights[1], self._rows)
+            yield from self._tiles(full, heights[1], self._rows)
         yield "}"
 
-    def _tiles(self, row: str, height: int, last: int) -> Iterator[str]:
-        """Tiles of one height."""
-        is_loop = row == "m0"
+    def _tiles(self, row: int | str, height: int, last: int) -> Iterator[str]:
+        """Tiles of one height, from a row on or in a loop over the variable ``row``."""
+        is_loop = isinstance(row, str)
         if is_loop:
             yield f"{PAD}for ({self._index} m0 = 0; m0 < {last}; m0 += {height}) {{"
         pad = PAD * 2 if is_loop else PAD
@@ -208,13 +208,13 @@ class _TapLines:
             head = f"for ({self._index} n0 = 0; n0 < {whole * width}; n0 += {width})"
             yield f"{pad}{head} {self._call(row, 'n0', height, each)}"
         else:
-            yield pad + self._call(row, "0", height, each)
+            yield pad + self._call(row, 0, height, each)
         if rest:
-            yield pad + self._call(row, str(whole * width), height, rest)
+            yield pad + self._call(row, whole * width, height, rest)
         if is_loop:
             yield f"{PAD}}}"
 
-    def _call(self, row: str, column: str, height: int, vectors: int) -> str:
+    def _call(self, row: int | str, column: int | str, height: int, vectors: int) -> str:
         """The call for one tile."""
         one, tile = self._one, self._tile
         left = one.b.dtype.name if are_half_floats(one, one.b) else None
@@ -225,21 +225,11 @@ class _TapLines:
         assert place is not None
         apart = place.step(one.free[0]) if len(one.free) > 1 else 0
         start = offset_from(one.b.name, self._scalars.position(weights_at(one).scalar()))
-        weights = _plus(start, row, apart)
+        weights = ahead(start, (row, apart))
         sums = offset_from(one.out.name, self._scalars.position(sums_at(one).scalar()))
-        to = _plus(_plus(sums, row, one.out.shape[-1]), column, 1)
+        to, seen = ahead(sums, (row, one.out.shape[-1]), (column, 1)), ahead(one.a.name, (column, 1))
         if run > 1:
-            return f"{name}({len(tile.offsets) // run}, {weights}, {_plus(one.a.name, column, 1)}, taps, {to});"
-        seen = _plus(one.a.name, column, 1)
+            return f"{name}({len(tile.offsets) // run}, {weights}, {seen}, taps, {to});"
         if height == 1:
             return f"{name}({len(tile.offsets)}, {weights}, {seen}, taps, {to});"
         return f"{name}({len(tile.offsets)}, {weights}, {apart}, {seen}, taps, {to}, {one.out.shape[-1]});"
-
-
-def _plus(pointer: str, count: str, each: int) -> str:
-    """A pointer advanced by ``count`` strides."""
-    if count == "0":
-        return pointer
-    if count.isdecimal():
-        return f"{pointer} + {int(count) * each}"
-    return f"{pointer} + {count}" if each == 1 else f"{pointer} + {count} * {each}"

@@ -86,12 +86,12 @@ class Tiling:
         return not is_symbolic(extent) and extent <= most
 
     @property
-    def width(self) -> str:
-        """The number of columns in a panel: a literal if it is uniform, else a variable of the generated code."""
+    def width(self) -> int | str:
+        """The number of columns in a panel, or the variable of the generated code for it if panels differ."""
         columns, width = self.product.columns.extent, self.tile.columns
         if self.is_one_panel:
-            return str(columns)
-        return "columns" if is_symbolic(columns) or columns % width else str(width)
+            return columns
+        return "columns" if is_symbolic(columns) or columns % width else width
 
     @property
     def kind(self) -> str:
