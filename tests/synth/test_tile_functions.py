@@ -16,8 +16,9 @@ from openinfer.synth.targets.cpu.emit.group_tiles import GroupTile
 from openinfer.synth.targets.cpu.emit.long_tiles import LongTile
 from openinfer.synth.targets.cpu.emit.tap_tiles import TapTile
 from openinfer.synth.targets.cpu.emit.tiles import FloatTile
+from openinfer.synth.targets.cpu.emit.word_tiles import PairTile
 
-Function = FloatTile | LongTile | GroupTile | TapTile | ByteTile | ByteTapTile | Flips | ChannelTile
+Function = FloatTile | LongTile | GroupTile | TapTile | ByteTile | ByteTapTile | Flips | ChannelTile | PairTile
 EMPTY = re.compile(r"(?<![\w.])[01] \* |[+-] 0(?![\w.])| [*/] 1(?![\w.])|; [a-z]+ < 1;")
 """Terms of nothing, factors of one, and loops of one iteration."""
 
@@ -40,6 +41,8 @@ def functions(rows: int) -> list[Function]:
         ByteTile("u8", "i8", 8, rows, 2),
         ByteTapTile("u8", "i8", 8, rows, 2),
         Flips("u8", "i8", 8, 2),
+        PairTile("i8", rows, 1, (rows, 1)),
+        PairTile("i8", 2, rows, (rows, 1)),
         ChannelTile("f32", 8, rows, 3, 1, 1, tuple(range(rows + 2))),
         ChannelTile("f32", 8, rows, 1, 2, 1, tuple(range(0, 2 * rows, 2))),
     ]

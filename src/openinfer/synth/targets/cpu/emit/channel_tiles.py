@@ -276,23 +276,33 @@ class _ChannelLines:
     def _results(self, count: str, *, is_single: bool, is_whole: bool) -> Iterator[str]:
         one, scalars = self._one, self._scalars
         places: dict[Scalar, Scalar] = {
-            self._window: ROW if is_single else TILE_ROW + ROW,
+            self._window: self._window_at(is_single=is_single),
             self._channel: COLUMN if is_whole else PANEL + COLUMN,
         }
         where = tuple(replaced(part, places) for part in one.out_index)
-        place = f"tile[row * {self._tile.columns} + column]"
-        sums, epilogue = of_sum(replaced(one.epilogue, places), one.accumulator, self._kind, place)
+        is_row = self._tile.rows == 1
+        at = place((0 if is_row else "row", self._tile.columns), ("column", 1))
+        sums, epilogue = of_sum(replaced(one.epilogue, places), one.accumulator, self._kind, f"tile[{at}]")
         lets, value = named(epilogue, *where, Load(one.out, ()))
-        yield f"for ({self._index} row = 0; row < {self._tile.rows}; ++row) {{"
+        pad = "" if is_row else PAD
+        if not is_row:
+            yield f"for ({self._index} row = 0; row < {self._tile.rows}; ++row) {{"
         rolled = scalars.dialect.rolled
         if rolled and is_whole:
-            yield PAD + rolled
-        yield PAD + f"for ({self._index} column = 0; column < {count}; ++column) {{"
-        yield from (PAD * 2 + line for line in sums)
-        yield from (PAD * 2 + scalars.constant(let) for let in lets)
-        yield PAD * 2 + scalars.store(one.out, scalars.offset(one.out, where), value)
-        yield PAD + "}"
-        yield "}"
+            yield pad + rolled
+        yield pad + f"for ({self._index} column = 0; column < {count}; ++column) {{"
+        yield from (pad + PAD + line for line in sums)
+        yield from (pad + PAD + scalars.constant(let) for let in lets)
+        yield pad + PAD + scalars.store(one.out, scalars.offset(one.out, where), value)
+        yield pad + "}"
+        if not is_row:
+            yield "}"
+
+    def _window_at(self, *, is_single: bool) -> Scalar:
+        """The window of a row of the tile."""
+        if self._tile.rows == 1:
+            return index(0) if is_single else TILE_ROW
+        return ROW if is_single else TILE_ROW + ROW
 
 
 def _place(axis: int) -> ScalarVar:

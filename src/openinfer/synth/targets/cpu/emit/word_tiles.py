@@ -7,6 +7,7 @@ Without these instructions, plain loops give the same sums: they wrap.
 from dataclasses import dataclass
 
 from openinfer.synth.targets.cpu.byte_products import GROUP
+from openinfer.synth.targets.cpu.emit.places import place
 from openinfer.synth.targets.cpu.emit.tiles import ELEMENTS
 from openinfer.synth.targets.cstyle.support import Need
 
@@ -106,21 +107,31 @@ class PairTile:
             f"#if {HAS_PAIRS}",
             *self._fast(),
             "#else",
-            f"    for (int m = 0; m < {packed}; ++m) {{",
-            f"        for (int n = 0; n < {wide}; ++n) {{",
-            "            uint32_t sum = 0;",
-            f"            for (int32_t i = 0; i < {GROUP} * k; ++i) {{",
-            f"                const int32_t j = i % {GROUP}, g = i / {GROUP};",
-            f"                const int32_t left = b[g * {GROUP * packed} + {GROUP} * m + j % 2 * 2 + j / 2];",
-            f"                sum += (uint32_t)(left * a[{GROUP} * k * n + i]);",
-            "            }",
-            f"            c[m * {self.steps[0]} + n * {self.steps[1]}] = (int32_t)sum;",
-            "        }",
-            "    }",
+            *self._plain(),
             "#endif",
             "}",
         ]
         return "\n".join(lines) + "\n"
+
+    def _plain(self) -> list[str]:
+        """One product at a time; a single row or column has no loop."""
+        m, n = ("m" if self.packed > 1 else 0), ("n" if self.wide > 1 else 0)
+        left = place(("g", GROUP * self.packed), (m, GROUP), ("j % 2", 2), ("j / 2", 1))
+        right = place((f"{GROUP} * k" if n else 0, "n"), ("i", 1))
+        lines = [
+            "uint32_t sum = 0;",
+            f"for (int32_t i = 0; i < {GROUP} * k; ++i) {{",
+            f"    const int32_t j = i % {GROUP}, g = i / {GROUP};",
+            f"    const int32_t left = b[{left}];",
+            f"    sum += (uint32_t)(left * a[{right}]);",
+            "}",
+            f"c[{place((m, self.steps[0]), (n, self.steps[1]))}] = (int32_t)sum;",
+        ]
+        for var, count in (("n", self.wide), ("m", self.packed)):
+            if count > 1:
+                head = f"for (int {var} = 0; {var} < {count}; ++{var}) {{"
+                lines = [head, *(f"    {line}" for line in lines), "}"]
+        return [f"    {line}" for line in lines]
 
     def _fast(self) -> list[str]:
         """Two groups at a time: the loop overhead is then a thirty-second of the total."""
