@@ -37,7 +37,7 @@ class ChannelsLast:
 
     def run(self, program: Program) -> Program:
         """The program with the strides of such values in its kernels."""
-        if not self.machine.vector_bits:
+        if not self.machine.has_vectors:
             return program
         chosen = ChannelGroups(program, self.machine).chosen()
         return program.map_kernels(lambda step: (_relaid(step, chosen),)) if chosen else program

@@ -34,7 +34,7 @@ def byte_windows_of(one: Contraction, target: CpuMachine) -> ByteWindows | None:
     """
     is_stored = one.a.dtype.bits == one.b.dtype.bits == 8 and one.b_value is None
     counts = (*one.extents, *one.reduced, *one.a.shape, *one.b.shape, *one.out.shape)
-    if not (target.vector_bits and are_bytes(one) and is_stored) or any(map(is_symbolic, counts)):
+    if not (target.has_vectors and are_bytes(one) and is_stored) or any(map(is_symbolic, counts)):
         return None
     found = without_border(one)
     if found is None or position(one.b, one.b_index) is None:
@@ -117,9 +117,7 @@ class _Finder:
         taps = ByteTaps(1, 1, lanes, quads, axis, row, last, channels, bands, self._fill, is_flipped)
         if len(taps.offsets) > _MOST_TERMS:
             return None
-        # Without a dot product instruction, each vector of bytes is widened to two vectors of products.
-        own = replace(target, vector_registers=target.vector_registers - (0 if target.dot else 4))
-        tall, vectors = tile_shapes(rows, taps.windows, lanes, own)[0]
+        tall, vectors = tile_shapes(rows, taps.windows, lanes, target.for_bytes)[0]
         return ByteWindows(
             one,
             tuple(loops),

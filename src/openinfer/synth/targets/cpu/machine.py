@@ -18,6 +18,10 @@ _HALVES = {"avx2": ("-mf16c",)}
 """Further flags for converting 16-bit floats: all processors with AVX2 have these instructions, too."""
 _DOT = {"avx512": ("-mavx512vnni",)}
 """Further flags for dot products of bytes."""
+_LONG = 512
+"""The bits of long vectors."""
+_WIDENED = 4
+"""The registers for two vectors of bytes that are widened to two vectors each."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,24 @@ class CpuMachine:
     def half_flags(self) -> tuple[str, ...]:
         """Additional compiler flags for code with 16-bit floats."""
         return _HALVES.get(self.isa, ())
+
+    @property
+    def has_vectors(self) -> bool:
+        """Whether there are vectors; without them, templates print plain loops."""
+        return self.vector_bits > 0
+
+    @property
+    def reads_factors(self) -> bool:
+        """Whether a multiply-add broadcasts a factor from memory, so that none takes a register: with AVX-512.
+
+        Such processors multiply their long vectors one at a time, others two at once.
+        """
+        return self.vector_bits == _LONG
+
+    @property
+    def for_bytes(self) -> "CpuMachine":
+        """What is left for accumulators of bytes: without ``dot``, each vector of bytes is widened to two vectors."""
+        return self if self.dot else replace(self, vector_registers=self.vector_registers - _WIDENED)
 
     def lanes(self, bits: int) -> int:
         """The number of elements of that many bits in a vector; 1 without vectors."""
@@ -84,6 +106,7 @@ def cpu_machine(arch: DeviceArch) -> CpuMachine:
     if arch.device.type != "cpu" or arch.api != "c":
         raise no_target(arch)
     cpu, preset = arch.cpu, PRESETS.get(arch.cpu.isa, GENERIC)
+    is_small = cpu.isa.startswith("cortex-m")
     return replace(
         preset,
         isa=cpu.isa,
@@ -93,8 +116,8 @@ def cpu_machine(arch: DeviceArch) -> CpuMachine:
         dot=_given(arch.features.int8, preset.dot),
         l1d=_given(cpu.l1d_bytes, preset.l1d),
         l2=_given(cpu.l2_bytes, preset.l2),
-        words=cpu.isa.startswith("cortex-m"),
-        index_bits=_given(cpu.address_bits, 32 if cpu.isa.startswith("cortex-m") else preset.index_bits),
+        words=is_small,
+        index_bits=_given(cpu.address_bits, 32 if is_small else preset.index_bits),
     )
 
 

@@ -136,7 +136,7 @@ class _Planner:
         return tuple(made for statement in body for made in self._statements(statement))
 
     def _statements(self, statement: Statement) -> tuple[Statement, ...]:
-        if isinstance(statement, Contraction) and self._target.vector_bits:
+        if isinstance(statement, Contraction) and self._target.has_vectors:
             statement = factored(statement)
         if isinstance(statement, Contraction) and self._is_read_along(statement):
             return self.statements(expanded(statement))
@@ -223,8 +223,8 @@ class _Planner:
         extents = (*one.extents, *one.reduced)
         is_empty = any(not extent and not is_symbolic(extent) for extent in extents)
         is_float = one.accumulator.name in ("f32", "f64")
-        has_registers = self._target.vector_bits or (self._target.words and not is_float)
-        return (is_float or are_bytes(one)) and bool(has_registers) and not is_empty
+        has_registers = self._target.has_vectors or (self._target.words and not is_float)
+        return (is_float or are_bytes(one)) and has_registers and not is_empty
 
     def _tiled(self, statement: Contraction) -> Contraction:
         if not self._has_tiles(statement):
@@ -252,11 +252,9 @@ class _Planner:
         """A contraction of bytes that are multiplied in groups of four."""
         if is_symbolic(product.inner.extent):
             return one
-        if not self._target.vector_bits:
+        if not self._target.has_vectors:
             return self._in_words(one, product)
-        # Without a dot product instruction, each vector of bytes is widened to two vectors of products.
-        spare = 0 if self._target.dot else 4
-        target = replace(self._target, vector_registers=self._target.vector_registers - spare)
+        target = self._target.for_bytes
         lanes = target.lanes(one.accumulator.bits)
         rows, vectors = tile_shapes(product.rows.extent, product.columns.extent, lanes, target)[0]
         tile = CpuTile(rows, vectors * lanes, lanes)

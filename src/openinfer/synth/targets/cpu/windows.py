@@ -41,10 +41,8 @@ _TRANSPOSE = 0.6
 """The cost of transposing an element of the result."""
 _LEAST_GAIN = 0.98
 """The most time, relative to that of positions as columns: both are estimates."""
-_LONG = 512
-"""The bits of vectors that processors multiply one at a time."""
 _TWO_AT_ONCE = 8
-"""The least number of accumulators in flight where they multiply two at a time."""
+"""The least number of accumulators in flight where processors multiply two vectors at a time."""
 _LARGE = 500_000
 """From this many products on, dividing among threads pays off."""
 _LEAST_HEIGHT = 4
@@ -175,12 +173,12 @@ class _Clock:
 
     @property
     def step(self) -> StepCycles:
-        return usual_step if self.target.vector_bits == _LONG else _short_step
+        return usual_step if self.target.reads_factors else _short_step
 
     @property
     def least_spare(self) -> int | None:
-        """Registers besides accumulators and columns: with AVX-512, row factors stay in memory and need none."""
-        return 0 if self.target.vector_bits == _LONG else None
+        """Registers besides accumulators and columns: row factors that stay in memory need none."""
+        return 0 if self.target.reads_factors else None
 
     def shape(self, product: Product) -> tuple[int, int]:
         """The rows and vectors of a tile."""
