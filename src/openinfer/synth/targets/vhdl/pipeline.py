@@ -101,7 +101,7 @@ class StagePrinter:
         """The last stage that uses each name."""
         found: dict[str, int] = {}
         for at, step in zip(self.schedule.at, self.schedule.steps, strict=True):
-            for name in looked_at(step):
+            for name in sorted(looked_at(step)):
                 found[name] = max(found.get(name, 0), at)
         return found
 
