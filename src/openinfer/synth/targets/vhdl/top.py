@@ -16,6 +16,16 @@ from openinfer.synth.targets.vhdl.unit import (
     request_defaults,
 )
 
+BUS_PORTS = (
+    ("bus_valid", "in", "std_logic"),
+    ("bus_write", "in", "std_logic"),
+    ("bus_addr", "in", "std_logic_vector(3 downto 0)"),
+    ("bus_wdata", "in", "std_logic_vector(7 downto 0)"),
+    ("bus_rdata", "out", "std_logic_vector(7 downto 0)"),
+    ("bus_ready", "out", "std_logic"),
+)
+"""The circuit's register bus."""
+
 
 def sequencer_ports(sequencer: Sequencer) -> list[tuple[str, str, str]]:
     """The sequencer's ports: the bus, memories, then each kernel."""
@@ -33,7 +43,7 @@ def sequencer_ports(sequencer: Sequencer) -> list[tuple[str, str, str]]:
             (f"{unit.name}_done", "in", "std_logic"),
             (f"{unit.name}_failed", "in", "std_logic"),
         ]
-        found += [(f"{unit.name}_{port}", "out", type_) for port, type_ in _driven_ports(unit)]
+        found += [(f"{unit.name}_{port}", "out", type_) for port, type_ in unit.driven_ports()]
     return found
 
 
@@ -46,11 +56,6 @@ _TRACE = (
     ("trace_number", "out", "signed(63 downto 0)"),
 )
 """The ports between host and sequencer for trace stops."""
-
-
-def _driven_ports(unit: KernelUnit) -> list[tuple[str, str]]:
-    """The kernel inputs that the sequencer drives: addresses and extents."""
-    return [(port, type_) for port, mode, type_ in unit.ports()[3:] if mode == "in" and not port.endswith("_q")]
 
 
 def sequencer_text(sequencer: Sequencer) -> str:
@@ -139,7 +144,7 @@ def top_text(sequencer: Sequencer) -> str:
         signals += [f"  signal {port} : {type_};" for port, _, type_ in product_ports(*product_bits(units))]
     for unit in units:
         signals += [f"  signal {unit.name}_{port} : std_logic;" for port in ("start", "done", "failed")]
-        signals += [f"  signal {unit.name}_{port} : {type_};" for port, type_ in _driven_ports(unit)]
+        signals += [f"  signal {unit.name}_{port} : {type_};" for port, type_ in unit.driven_ports()]
     both = [f"  {port} <= {' or '.join(f'{one}_{port}' for one in masters)};" for port in _REQUEST]
     both.append(f"  rom_addr <= {' or '.join(f'{one}_rom_addr' for one in readers)};")
     for port in ("product_a", "product_b") if multiplied else ():
@@ -148,12 +153,7 @@ def top_text(sequencer: Sequencer) -> str:
     if on_lanes:
         both += [f"  {port} <= {' or '.join(f'{one}_{port}' for one in on_lanes)};" for port in LANE_REQUEST]
     ports = [
-        ("bus_valid", "in", "std_logic"),
-        ("bus_write", "in", "std_logic"),
-        ("bus_addr", "in", "std_logic_vector(3 downto 0)"),
-        ("bus_wdata", "in", "std_logic_vector(7 downto 0)"),
-        ("bus_rdata", "out", "std_logic_vector(7 downto 0)"),
-        ("bus_ready", "out", "std_logic"),
+        *BUS_PORTS,
         ("busy", "out", "std_logic"),
         *memory_ports_of(shape),
     ]
@@ -180,7 +180,7 @@ def top_text(sequencer: Sequencer) -> str:
 
 def _instances(sequencer: Sequencer) -> list[str]:
     name, shape = sequencer.name, sequencer.places.shape
-    bus = ["bus_valid", "bus_write", "bus_addr", "bus_wdata", "bus_rdata", "bus_ready"]
+    bus = [port for port, _, _ in BUS_PORTS]
     ports = {one: one for one in (*bus, "start", "failed", "failure", "ram_q", *(own for own, _, _ in _TRACE))}
     ports |= {"busy": "busy_now"} | {one: f"host_{one}" for one in _REQUEST}
     generics = f"generic map (address_bits => {shape.ram_bits}, word_bits => {8 * shape.ram_bytes}) "

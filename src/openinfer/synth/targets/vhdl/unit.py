@@ -101,10 +101,13 @@ class KernelUnit:
         found = [("start", "in", "std_logic"), ("done", "out", "std_logic"), ("failed", "out", "std_logic")]
         found += memory_ports(shape, has_rom=self.uses_rom)
         found += product_ports(*self.product) if self.uses_product else []
-        for at in self.varying():
-            bits = shape.address_bits(self.memories[at])
-            found.append((self.bases[at], "in", f"unsigned({bits - 1} downto 0)"))
-        return found + [(port.name, "in", str(port.type)) for _, port in self.extents()]
+        return found + [(port, "in", type_) for port, type_ in self.driven_ports()]
+
+    def driven_ports(self) -> list[tuple[str, str]]:
+        """Names and types of the ports that the sequencer drives: addresses and extents."""
+        widths = {self.bases[at]: self.shape.address_bits(self.memories[at]) for at in self.varying()}
+        found = [(base, f"unsigned({bits - 1} downto 0)") for base, bits in widths.items()]
+        return found + [(port.name, str(port.type)) for _, port in self.extents()]
 
     def text(self, about: Sequence[str]) -> str:
         """The entity and its architecture."""
@@ -157,18 +160,17 @@ def product_ports(one: int, other: int) -> list[tuple[str, str, str]]:
     ]
 
 
+CLOCK_PORTS = (("clk", "in", "std_logic"), ("rst", "in", "std_logic"))
+"""The first ports of entities with a clock."""
 TRACES = "  generic (traces : boolean := false);\n"
 """The generic that enables trace stops."""
 
 
 def entity(name: str, ports: Sequence[tuple[str, str, str]], generics: str = "", *, has_enable: bool = False) -> str:
     """An entity with a clock, a reset and, optionally, an enable signal without which it stalls."""
-    clock = (*_CLOCK, *[("enable", "in", "std_logic")] * has_enable)
+    clock = (*CLOCK_PORTS, *[("enable", "in", "std_logic")] * has_enable)
     lines = [f"    {port} : {mode} {type_}" for port, mode, type_ in (*clock, *ports)]
     return f"{HEAD}\nentity {name} is\n{generics}  port (\n" + ";\n".join(lines) + "\n  );\nend entity;\n"
-
-
-_CLOCK = (("clk", "in", "std_logic"), ("rst", "in", "std_logic"))
 
 
 def machine_text(

@@ -5,31 +5,7 @@ use ieee.std_logic_1164.all;
 
 entity oi_axi4lite is
   port (
-    clk : in std_logic;
-    rst : in std_logic;
-    axi_awaddr : in std_logic_vector(5 downto 0);
-    axi_awvalid : in std_logic;
-    axi_awready : out std_logic;
-    axi_wdata : in std_logic_vector(31 downto 0);
-    axi_wstrb : in std_logic_vector(3 downto 0);
-    axi_wvalid : in std_logic;
-    axi_wready : out std_logic;
-    axi_bresp : out std_logic_vector(1 downto 0);
-    axi_bvalid : out std_logic;
-    axi_bready : in std_logic;
-    axi_araddr : in std_logic_vector(5 downto 0);
-    axi_arvalid : in std_logic;
-    axi_arready : out std_logic;
-    axi_rdata : out std_logic_vector(31 downto 0);
-    axi_rresp : out std_logic_vector(1 downto 0);
-    axi_rvalid : out std_logic;
-    axi_rready : in std_logic;
-    bus_valid : out std_logic;
-    bus_write : out std_logic;
-    bus_addr : out std_logic_vector(3 downto 0);
-    bus_wdata : out std_logic_vector(7 downto 0);
-    bus_rdata : in std_logic_vector(7 downto 0);
-    bus_ready : in std_logic
+$ports
   );
 end entity;
 

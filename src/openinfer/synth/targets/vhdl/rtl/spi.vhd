@@ -8,18 +8,7 @@ use ieee.numeric_std.all;
 
 entity oi_spi is
   port (
-    clk : in std_logic;
-    rst : in std_logic;
-    spi_clk : in std_logic;
-    spi_select_n : in std_logic;
-    spi_in : in std_logic;
-    spi_out : out std_logic;
-    bus_valid : out std_logic;
-    bus_write : out std_logic;
-    bus_addr : out std_logic_vector(3 downto 0);
-    bus_wdata : out std_logic_vector(7 downto 0);
-    bus_rdata : in std_logic_vector(7 downto 0);
-    bus_ready : in std_logic
+$ports
   );
 end entity;
 

@@ -6,30 +6,22 @@ use ieee.std_logic_1164.all;
 use ieee.numeric_std.all;
 use std.textio.all;
 
-entity NAME_tb is
+entity ${entity}_tb is
   generic (traces : boolean := false; memory_clocks : positive := 3);
 end entity;
 
-architecture sim of NAME_tb is
+architecture sim of ${entity}_tb is
   signal clk : std_logic := '0';
   signal rst : std_logic := '1';
   signal is_over : boolean := false;
   signal busy : std_logic;
 -- signals
-  signal bus_valid, bus_write : std_logic := '0';
-  signal bus_addr : std_logic_vector(3 downto 0) := "0000";
-  signal bus_wdata, bus_rdata : std_logic_vector(7 downto 0) := x"00";
-  signal bus_ready : std_logic;
--- end of signals
-begin
+${signals}-- end of signals
+${memory_signals}begin
   clk <= not clk after 5 ns when not is_over else '0';
 
-  circuit : entity work.NAME generic map (traces => traces) port map (
-    clk => clk, rst => rst, bus_valid => bus_valid, bus_write => bus_write, bus_addr => bus_addr,
-    bus_wdata => bus_wdata, bus_rdata => bus_rdata, bus_ready => bus_ready, busy => busy
-  );
-
-  process
+${circuit}
+${memory_process}  process
     variable told, said : line;
     variable word : character;
     variable reg, byte : std_logic_vector(7 downto 0);
@@ -46,18 +38,7 @@ begin
 
     procedure transfer(constant is_write : in std_logic) is
 -- transfer
-    begin
-      bus_valid <= '1';
-      bus_write <= is_write;
-      bus_addr <= reg(3 downto 0);
-      bus_wdata <= byte;
-      loop
-        wait until rising_edge(clk);
-        exit when bus_ready = '1';
-      end loop;
-      bus_valid <= '0';
-      clear(bus_rdata);
--- end of transfer
+${transfer}-- end of transfer
     end procedure;
   begin
     for i in 0 to 3 loop

@@ -1,12 +1,7 @@
-  -- External memory with the contents of weights/NAME.hex; it answers after memory_clocks clocks.
-  signal mem_valid : std_logic;
-  signal mem_addr, mem_rdata : std_logic_vector(31 downto 0) := (others => '0');
-  signal mem_ready : std_logic := '0';
--- process
   process
     type words_t is array (natural range <>) of std_logic_vector(31 downto 0);
     type memory_t is access words_t;
-    file image : text open read_mode is "weights/NAME.hex";
+    file image : text open read_mode is "weights/${name}.hex";
     variable memory : memory_t;
     variable row : line;
     variable count, place : natural := 0;
@@ -17,7 +12,7 @@
     end loop;
     memory := new words_t(0 to count);
     file_close(image);
-    file_open(image, "weights/NAME.hex", read_mode);
+    file_open(image, "weights/${name}.hex", read_mode);
     for i in 0 to count - 1 loop
       readline(image, row);
       hread(row, memory(i));

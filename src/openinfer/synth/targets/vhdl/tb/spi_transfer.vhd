@@ -1,8 +1,3 @@
--- signals
-  signal spi_clk, spi_in : std_logic := '0';
-  signal spi_select_n : std_logic := '1';
-  signal spi_out : std_logic;
--- transfer
       variable command, found : std_logic_vector(7 downto 0);
 
       procedure pause is
