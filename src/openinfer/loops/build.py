@@ -94,7 +94,7 @@ class Builder:
         self._count += 1
         while f"{hint}{self._count}" in self._taken:
             self._count += 1
-        return ScalarVar(f"{hint}{self._count}", dtype)
+        return ScalarVar(f"{hint}{self._count}", dtype, hint)
 
     # --- control flow ---------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ bit extraction is implemented once per target, and never per op.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from math import copysign
 from operator import attrgetter
@@ -41,6 +41,8 @@ class Buffer:
     shape: tuple[int, ...]
     space: Space = Space.ARENA
     strides: tuple[int, ...] | None = None
+    stem: str = field(default="", compare=False, repr=False)
+    """The name without the number that sets it apart from others of its kernel; empty if it has none."""
 
     @property
     def steps(self) -> tuple[int, ...]:
@@ -159,6 +161,8 @@ class ScalarVar(Scalar):
 
     name: str
     type: DType = INDEX
+    stem: str = field(default="", compare=False, repr=False)
+    """The name without its number; empty if it has none."""
 
     @property
     def dtype(self) -> DType:

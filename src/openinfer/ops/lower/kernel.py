@@ -50,7 +50,8 @@ def lowered_call(record: OpRecord, call: Call, stored: Sequence[DType | None]) -
         if kind is None or own is None:
             operands.append(None)
             continue
-        buffer = Buffer(_called(record.signature.inputs, slot), own, kind.shape)
+        name, stem = _called(record.signature.inputs, slot)
+        buffer = Buffer(name, own, kind.shape, stem=stem)
         inputs.append(buffer)
         dequantize, groups = None, None
         if kind.quant is not None and kind.dtype is not own:
@@ -61,8 +62,10 @@ def lowered_call(record: OpRecord, call: Call, stored: Sequence[DType | None]) -
     taken = {buffer.name for buffer in inputs}
     names = [_called(record.signature.outputs, slot) for slot in range(len(call.outputs))]
     outputs = tuple(
-        Buffer(f"{name}_out" if name in taken else name, kind.dtype, kind.shape)
-        for name, kind in zip(names, call.outputs, strict=True)
+        Buffer(f"{name}_out", kind.dtype, kind.shape)
+        if name in taken
+        else Buffer(name, kind.dtype, kind.shape, stem=stem)
+        for (name, stem), kind in zip(names, call.outputs, strict=True)
     )
     builder = Builder()
     LOWERINGS[record.name](call, builder, tuple(operands), outputs)
@@ -85,10 +88,10 @@ def _about(result: DType, value: Scalar) -> Scalar | None:
             return None
 
 
-def _called(specs: Sequence[InputSpec | OutputSpec], slot: int) -> str:
-    """What the op's signature calls an operand; slots past the last belong to the variadic one."""
+def _called(specs: Sequence[InputSpec | OutputSpec], slot: int) -> tuple[str, str]:
+    """What the op's signature calls an operand, and its stem if it has a number: slots past the last are variadic."""
     spec = specs[min(slot, len(specs) - 1)]
-    return f"{spec.name}_{slot - len(specs) + 1}" if spec.variadic else spec.name
+    return (f"{spec.name}_{slot - len(specs) + 1}", spec.name) if spec.variadic else (spec.name, "")
 
 
 class _Parameters:

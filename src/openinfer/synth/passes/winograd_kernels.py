@@ -149,7 +149,7 @@ def product_kernel(shape: ConvShape, form: Winograd) -> Kernel:
     a = Buffer("tiles", F32, (count, shape.channels, tiles))
     b = Buffer("w", F32, (count, shape.channels, features))
     out = Buffer("sums", F32, (count, tiles, features))
-    t, p, o, c = (ScalarVar(name) for name in ("i1", "i2", "i3", "k4"))
+    t, p, o, c = (ScalarVar(f"{stem}{number}", stem=stem) for number, stem in enumerate("iiik", 1))
     one = Contraction(
         out,
         a,

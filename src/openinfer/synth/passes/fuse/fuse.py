@@ -241,7 +241,9 @@ class _Fusion:
         nodes = (*(producer.nodes or (producer.node,)), *(consumer.nodes or (consumer.node,)))
         if made.name == other.name and len(one.inputs) == 1:
             # The operand that replaces the value takes over its name.
-            merged = with_buffers(merged, {one.inputs[0].name: replace(one.inputs[0], name=target.name)})
+            merged = with_buffers(
+                merged, {one.inputs[0].name: replace(one.inputs[0], name=target.name, stem=target.stem)}
+            )
         merged = with_plain_outputs(merged)
         scratch = (*producer.scratch, *consumer.scratch)
         if len(merged.scratch) > len(scratch):

@@ -1,10 +1,12 @@
 """Names in fused kernels: no two things share a name."""
 
-import re
 from dataclasses import replace
+from typing import TypeVar
 
 from openinfer.loops.ir import Buffer, Kernel, ScalarVar
 from openinfer.loops.rewrite import renamed, variables_of, with_buffers
+
+Named = TypeVar("Named", Buffer, ScalarVar)
 
 
 def joined_name(one: str, other: str) -> str:
@@ -16,8 +18,8 @@ def joined_name(one: str, other: str) -> str:
 def renamed_apart(one: Kernel, other: Kernel) -> tuple[Kernel, Kernel]:
     """Two kernels with disjoint names of variables and buffers; the second one's are changed."""
     taken = {buffer.name for buffer in buffers_of(one)} | {var.name for var in variables_of(one.body)}
-    buffers = {buffer.name: replace(buffer, name=free_name(buffer.name, "_", taken)) for buffer in buffers_of(other)}
-    names = {var.name: ScalarVar(free_name(var.name, "", taken), var.type) for var in variables_of(other.body)}
+    buffers = {buffer.name: _apart(buffer, "_", taken) for buffer in buffers_of(other)}
+    names = {var.name: _apart(var, "", taken) for var in variables_of(other.body)}
     moved = with_buffers(replace(other, body=renamed(other.body, names)), buffers)
     return one, replace(moved, inputs=tuple(buffers[buffer.name] for buffer in other.inputs))
 
@@ -27,10 +29,9 @@ def with_plain_outputs(kernel: Kernel) -> Kernel:
     taken = {buffer.name for buffer in buffers_of(kernel)} | {var.name for var in variables_of(kernel.body)}
     names = {}
     for buffer in kernel.outputs:
-        plain = re.sub(r"_\d+$", "", buffer.name)
-        if plain not in taken:
-            names[buffer.name] = replace(buffer, name=plain)
-            taken.add(plain)
+        if buffer.stem and buffer.stem not in taken:
+            names[buffer.name] = replace(buffer, name=buffer.stem)
+            taken.add(buffer.stem)
     return with_buffers(kernel, names)
 
 
@@ -39,11 +40,18 @@ def buffers_of(kernel: Kernel) -> tuple[Buffer, ...]:
     return (*kernel.inputs, *kernel.outputs, *kernel.scratch)
 
 
-def free_name(name: str, mark: str, taken: set[str]) -> str:
-    """A free name, which is then taken: the name itself, or with another number."""
-    stem, found, number = re.sub(rf"{mark}\d+$", "", name), name, 1
+def _apart(one: Named, mark: str, taken: set[str]) -> Named:
+    """A variable or a buffer under a free name, which is then taken."""
+    stem = one.stem or one.name
+    name = free_name(one.name, f"{stem}{mark}", taken)
+    return one if name == one.name else replace(one, name=name, stem=stem)
+
+
+def free_name(name: str, numbered: str, taken: set[str]) -> str:
+    """A free name, which is then taken: the name itself, or ``numbered`` and a number."""
+    found, number = name, 1
     while found in taken:
         number += 1
-        found = f"{stem}{mark}{number}"
+        found = f"{numbered}{number}"
     taken.add(found)
     return found

@@ -66,7 +66,7 @@ def sink(pair: Pair) -> Kernel | Refusal:
 
     def stored(store: Store) -> list[Statement]:
         own = rounded(store.value, out.dtype)
-        name = ScalarVar(free_name("v", "", taken), own.dtype)
+        name = ScalarVar(free_name("v", "v", taken), own.dtype, "v")
         is_named = len(reads) > 1 and not isinstance(own, ScalarVar | Const)
         there = change(store.index, name if is_named else own)
         kept = with_names(form)

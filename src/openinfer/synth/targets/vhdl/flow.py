@@ -243,7 +243,7 @@ class LoopFlow:
         return rebuilt(place, tuple(self._spelled(part) for part in parts)) if parts else place
 
     def _fresh(self, what: str, dtype: DType) -> ScalarVar:
-        return ScalarVar(f"${what}${len(self.steps)}", dtype)
+        return ScalarVar(f"${what}${len(self.steps)}", dtype, what)
 
 
 def _require_whole(dtype: DType) -> None:

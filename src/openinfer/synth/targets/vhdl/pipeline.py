@@ -233,7 +233,7 @@ class LoopPipeline:
         type_ = element_type(value.buffer.dtype) if isinstance(value, Load) else own.type_of(value)
         if isinstance(value, Load) and type_ != BOOLEAN:
             type_ = wire(value.buffer.dtype, own.ranges.of(value))
-        made = WireVariable(self.machine.variable(plain(var.name.split("$")[1]), type_), type_)
+        made = WireVariable(self.machine.variable(plain(var.stem), type_), type_)
         own.declare(var, made, None if type_ == BOOLEAN else own.ranges.of(value))
 
     def flow(self, body: Sequence[Statement], fixed: dict[str, Scalar]) -> LoopFlow:
