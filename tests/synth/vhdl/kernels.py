@@ -14,6 +14,7 @@ from openinfer.loops.expand import plain
 from openinfer.loops.ir import Kernel
 from openinfer.ops import OPS, Call, Case, OpRecord
 from openinfer.ops.lower.kernel import kernel_of
+from openinfer.synth.targets.vhdl.code import MemoryPlace
 from openinfer.synth.targets.vhdl.expressions import UncomputableError
 from openinfer.synth.targets.vhdl.memories import ram_text
 from openinfer.synth.targets.vhdl.ports import MemoryName, MemoryShape
@@ -51,7 +52,7 @@ def circuit_case(record: OpRecord, case: Case, number: int) -> CircuitCase | Non
         unit = KernelUnit(f"case{number}", kernel, memories, SHAPE)
     except UncomputableError:
         return None
-    unit.calls.append(UnitCall(0, tuple(f"to_unsigned({place}, 32)" for place in places)))
+    unit.calls.append(UnitCall(0, tuple(MemoryPlace("ram", f"to_unsigned({place}, 32)") for place in places)))
     return CircuitCase(record, case, call, unit, tuple(places), at)
 
 

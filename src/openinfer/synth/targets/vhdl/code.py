@@ -26,6 +26,8 @@ class MemoryPlace:
 
     memory: MemoryName
     base: str
+    is_fixed: bool = True
+    """Whether the address is a constant."""
 
 
 def integer(value: int) -> Const:

@@ -299,7 +299,7 @@ class KernelCompiler:
             text = expressions.text(place, wide)
             by = buffer.dtype.itemsize.bit_length() - 1
             text = f"shift_left({text}, {by})" if by else text
-        return text if operand.base == "0" else f"{text} + {operand.base}"
+        return f"{text} + {operand.base}"
 
     # --- values computed beforehand -------------------------------------------------------------------------------
 

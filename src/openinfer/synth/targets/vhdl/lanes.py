@@ -17,7 +17,7 @@ from openinfer.synth.targets.vhdl.pipeline import LoopPipeline, StageMemory, Sta
 from openinfer.synth.targets.vhdl.ports import element_type, read_element
 from openinfer.synth.targets.vhdl.ranges import BOOLEAN, WireType, wire
 from openinfer.synth.targets.vhdl.states import StateMachine
-from openinfer.synth.targets.vhdl.unit import HEAD, KernelUnit
+from openinfer.synth.targets.vhdl.unit import HEAD, Gate, KernelUnit
 
 _NEXT = 2
 """Clocks from one sum to the next."""
@@ -317,7 +317,7 @@ class LaneStream:
         ]
 
 
-def lanes_text(name: str, lanes: LaneShape, words: tuple[int, ...], *, are_outside: bool) -> str:
+def lanes_text(name: str, lanes: LaneShape, words: tuple[int, ...], gate: Gate, *, are_outside: bool) -> str:
     """The lanes of a circuit, with the memory of their weights unless those are outside."""
     width = lanes.count * lanes.weight_bits
     rows = ",\n    ".join(f'"{word:0{width}b}"' for word in words)
@@ -341,7 +341,7 @@ def lanes_text(name: str, lanes: LaneShape, words: tuple[int, ...], *, are_outsi
 {HEAD}
 entity {name}_lanes is
   port (
-    clk : in std_logic;
+{gate.ports}
     addr : in unsigned({lanes.address_bits - 1} downto 0);{given}
     a : in std_logic_vector({lanes.factor_bits - 1} downto 0);
     step : in std_logic;
@@ -360,7 +360,7 @@ begin
 {chosen}
   process (clk)
   begin
-    if rising_edge(clk) then
+    if {gate.edge} then
       row <= {"word" if are_outside else "words(word)"};
       weights <= row;
       -- Finished sums are shifted out one by one while the lanes compute the next ones.
@@ -380,7 +380,7 @@ begin
     process (clk)
       variable product : signed({lanes.factor_bits + lanes.weight_bits - 1} downto 0);
     begin
-      if rising_edge(clk) then
+      if {gate.edge} then
         if step = '1' then
           product := signed(a) * signed(weights({bits} * l + {bits - 1} downto {bits} * l));
           if first = '1' then

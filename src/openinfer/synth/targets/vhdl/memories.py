@@ -1,7 +1,7 @@
 """A circuit's memories in VHDL: the RAM, in byte lanes, and the ROM of weights. Both respond after one clock."""
 
 from openinfer.synth.targets.vhdl.ports import MemoryShape
-from openinfer.synth.targets.vhdl.unit import HEAD
+from openinfer.synth.targets.vhdl.unit import HEAD, Gate
 
 _ROW = 8
 
@@ -15,7 +15,7 @@ def ram_text(name: str, nbytes: int, shape: MemoryShape) -> str:
 
     Data read is in the lowest bits. Without a separate write port, writes take precedence over reads.
     """
-    bits, width = shape.ram_bits, shape.ram_bytes
+    bits, width, gate = shape.ram_bits, shape.ram_bytes, Gate(shape.has_enable)
     depth, low = -(-nbytes // width), _log2(width)
     words = "word, written" if shape.has_write_port else "word"
     chosen = "" if shape.has_write_port else f"\n  signal place_of : unsigned({bits - 1} downto 0);"
@@ -25,7 +25,7 @@ def ram_text(name: str, nbytes: int, shape: MemoryShape) -> str:
 {HEAD}
 entity {name}_ram is
   port (
-    clk : in std_logic;
+{gate.ports}
     addr : in unsigned({bits - 1} downto 0);
     waddr : in unsigned({bits - 1} downto 0);
     write : in std_logic;
@@ -80,14 +80,14 @@ begin
   begin
     process (clk)
     begin
-      if rising_edge(clk) then
+      if {gate.edge} then
 {_TWO_PORTS if shape.has_write_port else _ONE_PORT}      end if;
     end process;
   end generate;
 
   process (clk)
   begin
-    if rising_edge(clk) then
+    if {gate.edge} then
       place <= {kept};
     end if;
   end process;
@@ -134,7 +134,7 @@ def aligned_text(found: str, width: int, into: str = "q") -> str:
     return "\n".join(parts)
 
 
-def rom_text(name: str, data: bytes, bits: int, width: int) -> str:
+def rom_text(name: str, data: bytes, bits: int, width: int, gate: Gate) -> str:
     """The weights as the initial contents of a memory."""
     depth, low = max(-(-len(data) // width), 2), _log2(width)
     filled = data.ljust(depth * width, b"\0")
@@ -145,7 +145,7 @@ def rom_text(name: str, data: bytes, bits: int, width: int) -> str:
 {HEAD}
 entity {name}_rom is
   port (
-    clk : in std_logic;
+{gate.ports}
     addr : in unsigned({bits - 1} downto 0);
     q : out std_logic_vector({8 * width - 1} downto 0)
   );
@@ -166,7 +166,7 @@ begin
 
   process (clk)
   begin
-    if rising_edge(clk) then
+    if {gate.edge} then
       row <= words(word);
       place <= {kept};
     end if;
@@ -179,9 +179,3 @@ begin
 {aligned_text("found", width)}
 end architecture;
 """
-
-
-def gated(text: str) -> str:
-    """A memory, or another entity without a reset, with an enable signal without which it stalls."""
-    text = text.replace("    clk : in std_logic;", "    clk : in std_logic;\n    enable : in std_logic;", 1)
-    return text.replace("if rising_edge(clk) then", "if rising_edge(clk) and enable = '1' then")

@@ -46,7 +46,7 @@ class OperandCode:
         bits = self._code.shape.address_bits(memory)
         kept = self._code.machine.variable("at", f"unsigned({bits - 1} downto 0)")
         self._code.machine.line(f"{kept} := {self._code.text(address, bits)};", 2)
-        return MemoryPlace(memory, kept)
+        return MemoryPlace(memory, kept, is_fixed=False)
 
     def chosen(self, weight: Weight, checks: ChosenTensor) -> Scalar:
         """The tensor of a family that its indices select."""

@@ -24,12 +24,12 @@ from openinfer.synth.targets.vhdl.host import DriverSource, bus_header, quiet, r
 from openinfer.synth.targets.vhdl.lanes import lanes_text
 from openinfer.synth.targets.vhdl.machine import FpgaMachine
 from openinfer.synth.targets.vhdl.map import memory_map
-from openinfer.synth.targets.vhdl.memories import gated, ram_text, rom_text
+from openinfer.synth.targets.vhdl.memories import ram_text, rom_text
 from openinfer.synth.targets.vhdl.names import circuit_name
 from openinfer.synth.targets.vhdl.outside import image, image_text, memory_ports_of, weights_text
 from openinfer.synth.targets.vhdl.sequencer import Sequencer
 from openinfer.synth.targets.vhdl.top import product_bits, product_text, sequencer_text, top_text
-from openinfer.synth.targets.vhdl.unit import KernelUnit
+from openinfer.synth.targets.vhdl.unit import Gate, KernelUnit
 
 _MADE = "-- Made by OpenInfer: do not edit.\n"
 _BANNER = "/* Made by OpenInfer. */\n"
@@ -113,11 +113,10 @@ class VhdlProject(HostedProject):
     def _memories(self) -> dict[str, str]:
         """The RAM, the ROM, and the entity that fetches weights from outside."""
         name, places, shape = self.name, self.places, self.places.shape
-        stands = gated if shape.has_enable else str
-        found = {f"rtl/{name}_ram.vhd": stands(ram_text(name, places.ram_bytes, shape))}
+        found = {f"rtl/{name}_ram.vhd": ram_text(name, places.ram_bytes, shape)}
         if not shape.rom_is_outside:
-            text = rom_text(name, places.rom.data(self.blob), shape.rom_bits, shape.rom_bytes)
-            found[f"rtl/{name}_rom.vhd"] = stands(text)
+            data, gate = places.rom.data(self.blob), Gate(shape.has_enable)
+            found[f"rtl/{name}_rom.vhd"] = rom_text(name, data, shape.rom_bits, shape.rom_bytes, gate)
         if shape.has_enable:
             found[f"rtl/{name}_weights.vhd"] = weights_text(name, places, self.blob)
         return found
@@ -126,12 +125,12 @@ class VhdlProject(HostedProject):
         """What kernels share: the lanes, and a multiplier in logic where the device has too few."""
         found, lanes, units = {}, self.places.lanes, [*self.sequencer.units.values()]
         shape = self.places.shape
-        stands = gated if shape.has_enable else str
+        gate = Gate(shape.has_enable)
         if lanes is not None:
-            text = lanes_text(self.name, lanes.shape, lanes.words, are_outside=shape.lanes_are_outside)
-            found[f"rtl/{self.name}_lanes.vhd"] = stands(text)
+            text = lanes_text(self.name, lanes.shape, lanes.words, gate, are_outside=shape.lanes_are_outside)
+            found[f"rtl/{self.name}_lanes.vhd"] = text
         if any(unit.uses_product for unit in units):
-            found[f"rtl/{self.name}_product.vhd"] = stands(product_text(self.name, *product_bits(units)))
+            found[f"rtl/{self.name}_product.vhd"] = product_text(self.name, *product_bits(units), gate)
         return found
 
     @property

@@ -208,7 +208,7 @@ class Sequencer:
         machine.step()
         state = machine.label()
         machine.at_once(f"{unit.name}_start <= '1';")
-        unit.calls.append(UnitCall(state, tuple(one.base for one in places)))
+        unit.calls.append(UnitCall(state, tuple(places)))
         unit.steps.append(step)
         wait, after = machine.fresh(), machine.fresh()
         machine.enter(wait)

@@ -8,6 +8,7 @@ from openinfer.synth.targets.vhdl.sequencer import Sequencer
 from openinfer.synth.targets.vhdl.unit import (
     HEAD,
     TRACES,
+    Gate,
     KernelUnit,
     entity,
     machine_text,
@@ -63,7 +64,7 @@ def sequencer_text(sequencer: Sequencer) -> str:
     machine = sequencer.code.machine
     for unit in sequencer.units.values():
         for call in unit.calls:
-            lines = [f"{unit.name}_{unit.bases[at]} <= {call.bases[at]};" for at in unit.varying()]
+            lines = [f"{unit.name}_{unit.bases[at]} <= {call.places[at].base};" for at in unit.varying()]
             machine.states[call.state][:0] = lines
     name = f"{sequencer.name}_sequencer"
     starts = [f"{unit.name}_start <= '0';" for unit in sequencer.units.values()]
@@ -83,13 +84,13 @@ def product_bits(units: Sequence[KernelUnit]) -> tuple[int, int]:
     return max(one, default=0), max(other, default=0)
 
 
-def product_text(name: str, one: int, other: int) -> str:
+def product_text(name: str, one: int, other: int, gate: Gate) -> str:
     """The shared multiplier, as adders in logic."""
     return f"""-- A multiplier with a latency of one clock, shared by all kernels.
 {HEAD}
 entity {name}_product is
   port (
-    clk : in std_logic;
+{gate.ports}
     a : in std_logic_vector({one - 1} downto 0);
     b : in std_logic_vector({other - 1} downto 0);
     q : out std_logic_vector({one + other - 1} downto 0)
@@ -100,7 +101,7 @@ architecture rtl of {name}_product is
 begin
   process (clk)
   begin
-    if rising_edge(clk) then
+    if {gate.edge} then
       q <= std_logic_vector(oi_product(signed(a), signed(b)));
     end if;
   end process;

@@ -7,6 +7,7 @@ from openinfer.loops.dim import Dim
 from openinfer.loops.ir import Const, Kernel
 from openinfer.synth.program.ir import KernelStep
 from openinfer.synth.targets.vhdl.clocks import Clocks
+from openinfer.synth.targets.vhdl.code import MemoryPlace
 from openinfer.synth.targets.vhdl.expressions import Expressions, WireVariable
 from openinfer.synth.targets.vhdl.kernel import KernelCompiler, UnitOperand
 from openinfer.synth.targets.vhdl.names import plain, remark
@@ -26,8 +27,7 @@ class UnitCall:
     """A call of a kernel: the sequencer state that starts it, and where its operands lie."""
 
     state: int
-    bases: tuple[str, ...]
-    """Addresses, in VHDL."""
+    places: tuple[MemoryPlace, ...]
 
 
 @dataclass
@@ -86,8 +86,8 @@ class KernelUnit:
 
     def varying(self) -> list[int]:
         """The operands whose address differs between calls or is only known at run time."""
-        places = list(zip(*(call.bases for call in self.calls), strict=True))
-        return [at for at, bases in enumerate(places) if len(set(bases)) > 1 or not bases[0].startswith("to_unsigned")]
+        operands = zip(*(call.places for call in self.calls), strict=True)
+        return [at for at, places in enumerate(operands) if len(set(places)) > 1 or not places[0].is_fixed]
 
     def extents(self) -> list[tuple[Dim, WireVariable]]:
         """The extents it gets through ports."""
@@ -112,10 +112,11 @@ class KernelUnit:
     def text(self, about: Sequence[str]) -> str:
         """The entity and its architecture."""
         notes = [line for one in (*about, *self.kernel.doc) for line in remark(one)]
+        first, varying = self.calls[0], self.varying()
         constants = [
-            f"constant {base} : unsigned({self.shape.address_bits(memory) - 1} downto 0) := {self.calls[0].bases[at]};"
-            for at, (base, memory) in enumerate(zip(self.bases, self.memories, strict=True))
-            if at not in self.varying()
+            f"constant {base} : unsigned({self.shape.address_bits(place.memory) - 1} downto 0) := {place.base};"
+            for at, (base, place) in enumerate(zip(self.bases, first.places, strict=True))
+            if at not in varying
         ]
         machine = machine_text(
             self.name,
@@ -158,6 +159,23 @@ def product_ports(one: int, other: int) -> list[tuple[str, str, str]]:
         ("product_b", "out", f"std_logic_vector({other - 1} downto 0)"),
         ("product_q", "in", f"std_logic_vector({one + other - 1} downto 0)"),
     ]
+
+
+@dataclass(frozen=True)
+class Gate:
+    """The clock of an entity without a reset; with an enable signal, it stalls without it."""
+
+    has_enable: bool = False
+
+    @property
+    def ports(self) -> str:
+        """Its first ports, as lines."""
+        return "    clk : in std_logic;" + "\n    enable : in std_logic;" * self.has_enable
+
+    @property
+    def edge(self) -> str:
+        """The condition of its clock."""
+        return "rising_edge(clk)" + " and enable = '1'" * self.has_enable
 
 
 CLOCK_PORTS = (("clk", "in", "std_logic"), ("rst", "in", "std_logic"))
