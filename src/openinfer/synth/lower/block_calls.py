@@ -40,17 +40,17 @@ class _Families:
     weights: Mapping[int, tuple[Weight, ...]]
 
     def chosen(self, place: int, name: str) -> Weight:
-        """The parameter inside the block: one of the tensors, selected by an integer if there are several."""
+        """A parameter inside the block: one of the tensors, selected by an integer if there are several."""
         given = self.weights[place]
         names = tuple(one for weight in given for one in weight.names)
         if len(names) == 1:
             return given[0]
-        return Weight(names, given[0].dtype, given[0].shape, (Ref(name),), (len(names),), (0,))
+        return Weight(names, given[0].dtype, given[0].shape, (Ref(_index_name(name)),), (len(names),), (0,))
 
     def index(self, place: int, name: str) -> BlockIndex | None:
-        """The integer parameter that selects the tensor, if there are several."""
+        """The integer parameter that selects the parameter's tensor, if there are several."""
         count = sum(len(weight.names) for weight in self.weights[place])
-        return BlockIndex(name, 0, count - 1, is_chosen=True) if count > 1 else None
+        return BlockIndex(_index_name(name), 0, count - 1, name) if count > 1 else None
 
     def which(self, place: int, weight: Weight) -> Expr:
         """The integer that selects the weight that a call passes."""
@@ -60,6 +60,10 @@ class _Families:
         for expr, first, extent in zip(weight.index, weight.firsts, weight.extents, strict=True):
             found = _sum(_product(found, extent), _sum(expr, Num(-first)))
         return _sum(found, Num(starts[given.index(replace(weight, index=(), can_miss=False))]))
+
+
+def _index_name(param: str) -> str:
+    return f"{param}.at"
 
 
 class BlockCalls:
@@ -137,9 +141,8 @@ class BlockCalls:
                 args.append(self._emission.value(param.name, variable.dtype, shape, Storage.ARGUMENT))
                 self._variables.current[param.name] = args[-1]
                 continue
-            name = f"{param.name}.at"
-            self._variables.current[param.name] = families.chosen(place, name)
-            index = families.index(place, name)
+            self._variables.current[param.name] = families.chosen(place, param.name)
+            index = families.index(place, param.name)
             indices += [] if index is None else [index]
         results = tuple(replace(self._result(name), storage=Storage.RESULT) for name in _returned(block))
         self.params[block.name] = BlockParams(tuple(args), tuple(indices), results)

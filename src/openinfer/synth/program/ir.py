@@ -219,8 +219,13 @@ class BlockIndex:
     name: str
     least: int = LEAST_INDEX
     most: int = MOST_INDEX
-    is_chosen: bool = False
-    """Whether it selects the model tensor that an argument refers to; the graph has no name for it."""
+    tensor: str = ""
+    """The block's parameter whose model tensor it selects, if it does; the graph has no name for it."""
+
+    @property
+    def is_chosen(self) -> bool:
+        """Whether it selects a model tensor."""
+        return self.tensor != ""
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from openinfer.loops.ir import Kernel
+from openinfer.synth.targets.c.bare_metal import is_bare
 from openinfer.synth.targets.c.dialect import C
 from openinfer.synth.targets.c.support import TYPES
 from openinfer.synth.targets.cpu.emit.templates import CPU
@@ -29,7 +30,7 @@ def printed(
 
 
 def _dialect(isa: str, index_bits: int) -> Dialect:
-    is_bare = isa.startswith("cortex-m")
+    bare = is_bare(isa)
     # Only x86 needs the workaround for miscompiled loops.
-    rolled = "" if isa.startswith(("cortex-m", "neon")) else C.rolled
-    return replace(C, rolled=rolled, saturates=is_bare, narrow=None if index_bits == 64 else TYPES[f"i{index_bits}"])
+    rolled = "" if bare or isa == "neon" else C.rolled
+    return replace(C, rolled=rolled, saturates=bare, narrow=None if index_bits == 64 else TYPES[f"i{index_bits}"])

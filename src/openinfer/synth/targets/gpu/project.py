@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files as resources
+from string import Template
 
 from openinfer.synth.memory.placed import Placed
 from openinfer.synth.memory.trace_points import Reported
@@ -110,8 +111,7 @@ def device_header(api: DeviceApi, group: int, kernels: int, axes: int) -> str:
     """The text of ``device.h``, after the facts about a program that it and the sources next to it need."""
     numbers = {"OI_GROUP": group, "OI_KERNELS": kernels, "OI_MOST_AXES": axes}
     facts = f"enum {{ {', '.join(f'{one} = {number}' for one, number in numbers.items())} }};\n"
-    head, rest = host_file("openinfer.synth.targets.gpu", "device.h").split("\n/* What an instance works in", 1)
-    return f"{facts}\n{head}\n{api.kernel}\n/* What an instance works in{rest}"
+    return Template(host_file("openinfer.synth.targets.gpu", "device.h")).substitute(facts=facts, kernel=api.kernel)
 
 
 class LaunchingProject(HostedProject, ABC):

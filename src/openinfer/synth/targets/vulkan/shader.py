@@ -18,7 +18,6 @@ from openinfer.synth.targets.simt.launches import Launch
 from openinfer.synth.targets.vulkan.dialect import (
     PUSHED,
     STORED,
-    WORDS,
     LaunchGuard,
     glsl,
     has_near_quotients,
@@ -159,9 +158,8 @@ def head(numerics: Numerics, *, is_shared: bool = False) -> str:
 
 
 def _memory_types(how: str) -> Iterable[str]:
-    found = {memory_type(one): STORED[one.name] for one in DTYPES.values()}
-    for name, kind in found.items():
-        align = 4 if name == WORDS else {"float": 4, "double": 8}.get(kind) or int(kind.strip("uint_")) // 8
+    found = {memory_type(one): (STORED[one.name], 4 if one.is_packed else one.itemsize) for one in DTYPES.values()}
+    for name, (kind, align) in found.items():
         qualifiers = f"buffer_reference, std430, buffer_reference_align = {align}"
         yield f"layout({qualifiers}) {how}buffer {name} {{ {kind} v[]; }};"
     for name, kind, align in WIDE_TYPES:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from string import Template
 
 from openinfer.loops.ir import Ready
 from openinfer.synth.targets.cstyle.fold import folded
@@ -64,7 +65,7 @@ void oi_ended()
 """
 _COPY = """
 /* Copies bytes by words. In the last word, bytes that are not copied stay as they are. */
-void main()
+void $name()
 {
     oi_words from = oi_words(oi_given(0)), to = oi_words(oi_given(1)), status = oi_words(oi_given(3));
     const uint bytes = oi_given(2).x, words = bytes / 4u, rest = bytes % 4u, own = oi_given(4).x;
@@ -137,7 +138,7 @@ void main()
 }
 """
 _COUNTED_COPY = (
-    _COPY.replace("void main()", "void oi_work()")
+    Template(_COPY).substitute(name="oi_work")
     + """
 void main()
 {
@@ -149,7 +150,7 @@ void main()
 }
 """
 )
-_FIXED = {"copy": _COPY, "cells": _CELLS}
+_FIXED = {"copy": Template(_COPY).substitute(name="main"), "cells": _CELLS}
 """The shaders that every project has, in the order of their numbers."""
 
 

@@ -9,6 +9,7 @@ from openinfer.loops.ir import scalars as scalars_of
 from openinfer.loops.reduction import Reduction, reductions
 from openinfer.loops.rewrite import renamed
 from openinfer.synth.targets.cpu.emit.parts import count_of
+from openinfer.synth.targets.cstyle.integers import INTEGERS
 from openinfer.synth.targets.cstyle.scalars import ScalarPrinter
 from openinfer.synth.targets.cstyle.statements import has_choices
 from openinfer.synth.targets.cstyle.templates import KernelWriter
@@ -77,11 +78,11 @@ def _type(one: Reduction, scalars: ScalarPrinter) -> str:
     names = [_lane(one, place).name for place in _PLACES]
     kind = scalars.widths.partial(one.var, names, is_product=op == "mul")
     # gcc 12 miscompiles vectorized signed lanes that are added as unsigned values (-O3 with AVX2 or AVX-512).
-    is_wrapped = op in ("add", "mul") and one.var.dtype is not INDEX
-    if not is_wrapped or not kind.startswith("int"):
+    dtype = one.var.dtype
+    if op not in ("add", "mul") or dtype.kind != "int" or dtype is INDEX:
         return kind
     scalars.widths.unsigned.update(names)
-    return f"u{kind}"
+    return INTEGERS[f"u{dtype.bits}"]
 
 
 def _lane(one: Reduction, place: str) -> ScalarVar:

@@ -37,7 +37,7 @@ class BlockFunctions:
     def given(self, block: str) -> dict[Value, str]:
         """The addresses that a block is called with, by the values that lie there."""
         params = self._program.params.get(block, BlockParams())
-        named = [(one, "a_", str(one.variable).rpartition(".")[2]) for one in params.args]
+        named = [(one, "a_", _unqualified(str(one.variable))) for one in params.args]
         found = {one: field_name(prefix, name, place) for place, (one, prefix, name) in enumerate(named)}
         return found | {one: f"r_{place}" for place, one in enumerate(params.results)}
 
@@ -45,8 +45,13 @@ class BlockFunctions:
         """The integers that a block is called with."""
         found: dict[str, Integer] = {}
         for place, index in enumerate(self._program.params.get(block, BlockParams()).indices):
-            plain = index.name.split(".")[-2] if index.is_chosen else index.name
-            own = field_name("w_" if index.is_chosen else "i_", plain, place)
+            prefix, plain = ("w_", _unqualified(index.tensor)) if index.is_chosen else ("i_", index.name)
+            own = field_name(prefix, plain, place)
             inside = Computed(index.least, index.most)
             found[index.name] = Integer(own, inside, is_narrow=self._file.narrows(inside))
         return found
+
+
+def _unqualified(variable: str) -> str:
+    """A variable's name in its block."""
+    return variable.rpartition(".")[2]

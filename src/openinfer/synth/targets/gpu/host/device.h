@@ -1,3 +1,4 @@
+$facts
 /* Memory of a device, and launches on it. Projects differ only in the prefix of the functions' names. */
 
 #include <stdbool.h>
@@ -9,6 +10,7 @@ typedef enum {
     OI_NO_DRIVER, OI_NO_FEATURE, OI_NO_PIPELINE, OI_LOST, OI_FORKED, OI_NO_MEMORY, OI_FOREIGN, OI_TWO_DEVICES, OI_GOOD
 } oi_problem;
 
+$kernel
 /* What an instance works in: memory from oi_memory_new, and weights, which are copied. */
 typedef struct {
     void *arena, *state;
