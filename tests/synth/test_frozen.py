@@ -1,6 +1,7 @@
 """What passes hand on is frozen, and the pipeline loads no language until a device asks for one."""
 
 import ast
+import re
 import subprocess
 import sys
 from dataclasses import fields, is_dataclass
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 import openinfer
+from openinfer.synth.program.interval_set import IntervalSet
 
 ROOT = Path(openinfer.__file__).parent
 HANDED_ON = (
@@ -20,6 +22,7 @@ HANDED_ON = (
     "synth.program.ir",
     "synth.program.failures",
     "synth.program.integers",
+    "synth.program.liveness",
     "synth.program.names",
     "synth.program.packing",
     "synth.memory.place",
@@ -30,6 +33,7 @@ HANDED_ON = (
     "synth.memory.checks.records",
     "synth.targets.c.header",
     "synth.targets.cpu.bytes",
+    "synth.targets.cstyle.library",
     "synth.targets.project",
     "synth.targets.target",
 )
@@ -46,6 +50,39 @@ LANGUAGES = (
     "vulkan_target",
 )
 """Of VHDL, the record of a machine is loaded, which ``Target`` names."""
+BUILDERS = {
+    "loops.lanes": {"_Lane": "a thread as it runs"},
+    "loops.locals": {"_Pass": "ranges as statements are read"},
+    "synth.lower.current": {"Homes": "homes as variables get them; what keeps them copies them"},
+    "synth.lower.emission": {"_Known": "facts at the step that is emitted"},
+    "synth.lower.traced": {"Path": "comparisons as a shape rule makes them"},
+    "synth.memory.checks.certain": {"Certain": "facts at the step that is planned"},
+    "synth.passes.fuse.fuse": {"_Fusion": "a block as its kernels are joined"},
+    "synth.passes.simplify": {"_Sharing": "calls that are available at a step"},
+    "synth.run.emission": {"_Target": "folders as they are opened"},
+    "synth.run.traced": {"_Record": "a node as its events arrive"},
+    "synth.targets.c_footprint": {"_Measured": "measurements as they are made"},
+    "synth.targets.cpu.emit.tiling": {"Tiling": "lines as they are printed"},
+    "synth.targets.cpu.spread": {"_Spread": "arrays as they are needed"},
+    "synth.targets.cstyle.host.function": {"Function": "a function as it is printed"},
+    "synth.targets.cstyle.widths": {"Widths": "ranges in scope at the statement that is printed"},
+    "synth.targets.simt.early": {"EarlyLoads": "loads as they are hoisted"},
+    "synth.targets.simt.wide": {"FreshNames": "names as they are given away"},
+    "synth.targets.vhdl.code": {"SequencerCode": "states as they are printed"},
+    "synth.targets.vhdl.expressions": {"Expressions": "variables in scope at the expression that is printed"},
+    "synth.targets.vhdl.flow": {"LoopFlow": "a flow as its body is read"},
+    "synth.targets.vhdl.frame": {"BlockFrame": "the loops around the step that is printed"},
+    "synth.targets.vhdl.kernel": {"KernelCompiler": "a state machine as it is filled"},
+    "synth.targets.vhdl.lanes": {"LaneUnit": "an entity as its calls are collected"},
+    "synth.targets.vhdl.pipeline": {
+        "SharedProduct": "widths as products are found",
+        "StagePrinter": "registers as stages are printed",
+    },
+    "synth.targets.vhdl.stages": {"StageSchedule": "stages as they are assigned"},
+    "synth.targets.vhdl.states": {"StateMachine": "states as they are printed"},
+    "synth.targets.vhdl.unit": {"KernelUnit": "an entity as its calls are collected"},
+}
+"""The dataclasses of the back end that are not frozen, and what is in the making in each; a pass hands on none."""
 
 
 def dataclasses_of(module: str) -> list[Any]:
@@ -61,6 +98,35 @@ def test_what_passes_hand_on_is_frozen(module: str) -> None:
         assert one.__dataclass_params__.frozen, one
         lists = [own.name for own in fields(one) if str(own.type).startswith(("list", "dict", "set"))]
         assert not lists, f"{one.__name__} has {lists}, which could be changed"
+
+
+def test_only_what_is_in_the_making_is_not_frozen() -> None:
+    packages = (ROOT / "loops", ROOT / "synth")
+    paths = (path for package in packages for path in package.rglob("*.py"))
+    modules = sorted(".".join(path.relative_to(ROOT).with_suffix("").parts) for path in paths)
+    found = {
+        module: {one.__name__ for one in dataclasses_of(module) if not one.__dataclass_params__.frozen}
+        for module in modules
+    }
+    assert {module: names for module, names in found.items() if names} == {
+        module: set(names) for module, names in BUILDERS.items()
+    }
+
+
+@pytest.mark.parametrize("module", HANDED_ON)
+def test_what_passes_hand_on_holds_nothing_in_the_making(module: str) -> None:
+    builders = {name for names in BUILDERS.values() for name in names}
+    for one in dataclasses_of(module):
+        words = {own.name: set(re.findall(r"\w+", str(own.type))) for own in fields(one)}
+        assert not [name for name, found in words.items() if found & builders], one
+
+
+def test_a_set_of_positions_never_changes() -> None:
+    """Values that share memory occupy the union of their sets, which must not reach into the sets of others."""
+    one = IntervalSet([(0, 1)])
+    both = one.union([(2, 2), (5, 6)])
+    assert (list(one), list(both)) == ([(0, 1)], [(0, 2), (5, 6)])
+    assert len({one, both, IntervalSet([(0, 0), (1, 1)])}) == 2
 
 
 def test_nothing_changes_a_frozen_object_after_it_is_made() -> None:

@@ -21,7 +21,7 @@ class Classes:
         self._parent: dict[Value, Value] = {}
         self._shared = set(shared)
         """Representatives of classes with a value that several blocks access: they cannot be caller-provided memory."""
-        self._occupied = {value: occupied.copy() for value, occupied in lives.occupied.items()}
+        self._occupied = dict(lives.occupied)
 
     def root(self, value: Value) -> Value:
         """The representative of a value's class."""
@@ -55,8 +55,7 @@ class Classes:
         if keep.storage is not Storage.ARENA and gone.nbytes > keep.nbytes:
             return False
         few, many = sorted((self.occupied(a), self.occupied(b)), key=len)
-        many.update(few)
-        self._occupied[keep] = many
+        self._occupied[keep] = many.union(few)
         self._parent[gone] = keep
         if gone in self._shared:
             self._shared.add(keep)

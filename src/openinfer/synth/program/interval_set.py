@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 
 
 class IntervalSet:
-    """Positions as disjoint intervals in ascending order; adjacent intervals are merged.
+    """Positions as disjoint intervals in ascending order; adjacent intervals are merged. A set never changes.
 
     >>> IntervalSet([(5, 6), (0, 0), (1, 2)])
     IntervalSet([(0, 2), (5, 6)])
@@ -17,10 +17,10 @@ class IntervalSet:
         self._firsts: list[int] = []
         self._lasts: list[int] = []
         for first, last in intervals:
-            self.add(first, last)
+            self._add(first, last)
 
-    def add(self, first: int, last: int) -> None:
-        """Add the positions from ``first`` to ``last``, inclusive."""
+    def _add(self, first: int, last: int) -> None:
+        """Add the positions from ``first`` to ``last``, inclusive, while the set is being made."""
         firsts, lasts = self._firsts, self._lasts
         # The intervals that this one overlaps or adjoins: they end no earlier than it begins, and begin no later than
         # it ends.
@@ -31,15 +31,16 @@ class IntervalSet:
         firsts[begin:end] = [first]
         lasts[begin:end] = [last]
 
-    def update(self, other: "IntervalSet") -> None:
-        """Add all positions of another set."""
-        for first, last in other:
-            self.add(first, last)
+    def union(self, more: Iterable[tuple[int, int]]) -> "IntervalSet":
+        """The set with the positions of more intervals; cheapest if these are fewer.
 
-    def copy(self) -> "IntervalSet":
-        """A copy."""
+        >>> IntervalSet([(0, 1), (5, 6)]).union([(2, 3)])
+        IntervalSet([(0, 3), (5, 6)])
+        """
         made = IntervalSet()
         made._firsts, made._lasts = self._firsts[:], self._lasts[:]
+        for first, last in more:
+            made._add(first, last)
         return made
 
     def overlaps(self, other: "IntervalSet", forgiven: int | None = None) -> bool:
@@ -101,7 +102,8 @@ class IntervalSet:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, IntervalSet) and self._firsts == other._firsts and self._lasts == other._lasts
 
-    __hash__ = None  # type: ignore[assignment]  # The set is mutable; mypy has no other way to say so.
+    def __hash__(self) -> int:
+        return hash((*self._firsts, *self._lasts))
 
     def __repr__(self) -> str:
         return f"IntervalSet({list(self)})"

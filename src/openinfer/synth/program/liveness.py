@@ -7,7 +7,7 @@ Each value is followed on its own, from one step that touches it to the next: li
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from openinfer.synth.program.interval_set import IntervalSet
 from openinfer.synth.program.ir import (
@@ -83,15 +83,15 @@ def definitions(step: Step) -> Sequence[Value]:
             return []
 
 
-@dataclass
+@dataclass(frozen=True)
 class Lives:
     """The positions that each value occupies, the steps by position, and which touched values stay live."""
 
-    occupied: dict[Value, IntervalSet] = field(default_factory=dict)
-    steps: list[Step] = field(default_factory=list)
-    alive_after: dict[int, set[Value]] = field(default_factory=dict)
+    occupied: Mapping[Value, IntervalSet]
+    steps: Steps
+    alive_after: tuple[frozenset[Value], ...]
     """For each position, the values that its step reads or writes and that are live after it."""
-    at_marks: dict[int, set[Value]] = field(default_factory=dict)
+    at_marks: Mapping[int, frozenset[Value]]
     """By the ``id`` of a mark, which has no position: its values that are live there."""
 
 
@@ -108,12 +108,12 @@ class Touch:
 Touches = dict[Value, list[Touch]]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Life:
     """The live range of a value."""
 
-    occupied: IntervalSet = field(default_factory=IntervalSet)
-    needed_behind: list[Step] = field(default_factory=list)
+    occupied: IntervalSet
+    needed_behind: Steps
     """The steps and marks that touch it and after which it is live."""
 
 
@@ -187,7 +187,7 @@ class Liveness:
         """The live range of a value."""
         if self.is_exact or not value.is_home:
             return _Follower(self, value).life()
-        steps = [touch.step for found in self.touches.get(value, {}).values() for touch in _all(found)]
+        steps = tuple(touch.step for found in self.touches.get(value, {}).values() for touch in _all(found))
         return Life(IntervalSet([(0, len(self.positions.steps) - 1)]), steps)
 
 
@@ -208,7 +208,9 @@ class _Follower:
         self._touches = liveness.touches.get(value, {})
         self._blocks = sorted(self._touches, key=liveness.positions.order.__getitem__)
         self._is_needed = value in liveness.needed
-        self._life = Life()
+        self._occupied: list[tuple[int, int]] = []
+        """The intervals found so far."""
+        self._needed_behind: list[Step] = []
         self._inside: dict[int, bool] = {}
         """By the ``id`` of a loop's inner touches: whether the value is live into its body."""
         self._through: dict[str, tuple[bool, bool]] = {}
@@ -226,7 +228,7 @@ class _Follower:
             is_result = self._value.storage is Storage.RESULT
             is_needed = self._is_needed if name == "entry" else self._behind[name] or is_result
             self._body(self._touches[name], *self._region(self._value, name), alive=is_needed)
-        return self._life
+        return Life(IntervalSet(self._occupied), tuple(self._needed_behind))
 
     # --- whether a value is live before a step --------------------------------------------------------------------
 
@@ -269,13 +271,13 @@ class _Follower:
                 self._occupy(first, place - 1)
             is_mark = isinstance(touch.step, Mark)
             if alive or (is_mark and self._keeps_marked):
-                self._life.needed_behind.append(touch.step)
+                self._needed_behind.append(touch.step)
             before = self._needs(touch, alive=alive)
             if is_mark:
                 first = place
             else:
                 if alive or before or touch.is_written:
-                    self._life.occupied.add(place, place)
+                    self._occupied.append((place, place))
                 self._inner(touch, alive=alive)
                 first = self._positions.last(touch.step) + 1
             alive = before
@@ -294,29 +296,32 @@ class _Follower:
             if alive and name in self._behind:
                 self._behind[name] = True
             if (alive and name not in self._behind) or (is_given and isinstance(touch.step, CallStep)):
-                self._life.occupied.update(self._positions.reach(name))
+                self._occupied += self._positions.reach(name)
 
     def _occupy(self, first: int, last: int) -> None:
         """Occupy a range of steps that do not touch the value, and the blocks that these steps run elsewhere."""
         if first > last:
             return
-        self._life.occupied.add(first, last)
+        self._occupied.append((first, last))
         for one in self._positions.elsewhere(first, last):
-            self._life.occupied.update(one)
+            self._occupied += one
 
 
 def lives_of(program: Program) -> Lives:
     """The live range of every value, from the outputs and the state backwards."""
     liveness = Liveness(program)
     positions = liveness.positions
-    lives = Lives(steps=positions.steps, alive_after={place: set() for place in range(len(positions.steps))})
+    occupied: dict[Value, IntervalSet] = {}
+    alive_after: list[set[Value]] = [set() for _ in positions.steps]
+    at_marks: dict[int, set[Value]] = {}
     for value in liveness.touches.keys() | liveness.needed:
         life = liveness.life(value)
         if life.occupied:
-            lives.occupied[value] = life.occupied
+            occupied[value] = life.occupied
         for step in life.needed_behind:
             if isinstance(step, Mark):
-                lives.at_marks.setdefault(id(step), set()).add(value)
+                at_marks.setdefault(id(step), set()).add(value)
             else:
-                lives.alive_after[positions.first(step)].add(value)
-    return lives
+                alive_after[positions.first(step)].add(value)
+    after = tuple(map(frozenset, alive_after))
+    return Lives(occupied, tuple(positions.steps), after, {mark: frozenset(found) for mark, found in at_marks.items()})

@@ -136,16 +136,13 @@ def _union(*sets: IntervalSet) -> IntervalSet:
     """The union of sets; the smallest gaps are filled if it has too many intervals."""
     if len(sets) == 1:
         return sets[0]
-    found = IntervalSet()
-    for one in sets:
-        found.update(one)
+    found = IntervalSet(interval for one in sets for interval in one)
     intervals = list(found)
     if len(intervals) <= _MOST_INTERVALS:
         return found
     gaps = sorted(range(1, len(intervals)), key=lambda place: intervals[place][0] - intervals[place - 1][1])
-    for place in gaps[: len(intervals) - _MOST_INTERVALS]:
-        found.add(intervals[place - 1][1], intervals[place][0])
-    return found
+    filled = gaps[: len(intervals) - _MOST_INTERVALS]
+    return found.union((intervals[place - 1][1], intervals[place][0]) for place in filled)
 
 
 class _Tree:

@@ -1,7 +1,7 @@
 """The kernels of a project as functions: calls of the same kernel share one."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from openinfer.loops.ir import Kernel, Space
@@ -13,7 +13,7 @@ PrintKernel: TypeAlias = Callable[[Kernel, str, int], Printed]
 """Prints a kernel as a function with a given name, for calls that run it in a given number of parts."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class UsedKernel:
     """A kernel as a function, and the calls to it."""
 
@@ -22,25 +22,39 @@ class UsedKernel:
     parts: int
     """The number of parts that calls run it in."""
     code: Printed
-    steps: list[KernelStep] = field(default_factory=list)
+    steps: tuple[KernelStep, ...] = ()
 
 
-@dataclass
 class KernelLibrary:
-    """Kernels by their contents: calls of the same kernel share one function."""
+    """Collects kernels by their contents: calls of the same kernel share one function."""
 
-    prefix: str
-    printed: PrintKernel
-    used: dict[tuple[str, int, tuple[bool, ...]], UsedKernel] = field(default_factory=dict)
-    calls: list[tuple[UsedKernel, KernelStep]] = field(default_factory=list)
-    """All calls, in source order."""
+    def __init__(self, prefix: str, printed: PrintKernel) -> None:
+        self._prefix = prefix
+        self._printed = printed
+        self.used: dict[Hashable, UsedKernel] = {}
+        self._called: list[tuple[Hashable, KernelStep]] = []
+
+    @property
+    def calls(self) -> list[tuple[UsedKernel, KernelStep]]:
+        """All calls, in source order."""
+        return [(self.used[key], step) for key, step in self._called]
 
     def function(self, kernel: Kernel, step: KernelStep) -> UsedKernel:
         """The function of a kernel; records the call."""
         key = kernel_text(kernel), step.parts, tuple(one.space is Space.WEIGHTS for one in kernel.inputs)
         if key not in self.used:
-            name = f"{self.prefix}_k{len(self.used)}_{kernel.name}"
-            self.used[key] = UsedKernel(name, kernel, step.parts, self.printed(kernel, name, step.parts))
-        self.used[key].steps.append(step)
-        self.calls.append((self.used[key], step))
+            name = f"{self._prefix}_k{len(self.used)}_{kernel.name}"
+            self.used[key] = UsedKernel(name, kernel, step.parts, self._printed(kernel, name, step.parts))
+        self._record(key, step)
         return self.used[key]
+
+    def add(self, one: UsedKernel, steps: Iterable[KernelStep]) -> None:
+        """Add a kernel that is printed elsewhere, with its calls."""
+        self.used[one.name] = one
+        for step in steps:
+            self._record(one.name, step)
+
+    def _record(self, key: Hashable, step: KernelStep) -> None:
+        before = self.used[key]
+        self.used[key] = replace(before, steps=(*before.steps, step))
+        self._called.append((key, step))

@@ -58,7 +58,7 @@ def chunks_of(one: RowLoop, width: int) -> int:
     return total
 
 
-@dataclass
+@dataclass(frozen=True)
 class LaneTeam:
     """Threads of a group that share a loop: part of a subgroup, up to the whole group."""
 

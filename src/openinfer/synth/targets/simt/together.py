@@ -123,8 +123,7 @@ class _Together:
     def _loop(self, one: For) -> Iterator[Statement]:
         found = row_loop(one)
         if found is not None and is_consistent([found]):
-            self._team.widths = common_widths([found], self._machine)
-            yield from self._team.loop(found)
+            yield from replace(self._team, widths=common_widths([found], self._machine)).loop(found)
             return
         loops = tuple(nest(one))
         if not loops:

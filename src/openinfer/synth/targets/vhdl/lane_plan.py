@@ -5,7 +5,7 @@ its own. So a word of their memory has one weight per lane, and words follow the
 index that only weights have: the features of a convolution or a linear layer.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -85,8 +85,8 @@ class LanePlan:
     """The contractions that run on lanes, by kernel text, and the words of their weights."""
 
     shape: LaneShape
-    products: dict[str, LaneProduct]
-    bases: dict[tuple[str, Weight], int]
+    products: Mapping[str, LaneProduct]
+    bases: Mapping[tuple[str, Weight], int]
     """The first word of a weight, by kernel text and weight."""
     words: tuple[int, ...]
     """The lowest bits of a word are the weight of the first lane."""

@@ -218,7 +218,7 @@ class StagePrinter:
         return [f"if {own.text(step.guard, BOOLEAN)} then", *(f"  {line}" for line in lines), "end if;"]
 
 
-@dataclass
+@dataclass(frozen=True)
 class LoopPipeline:
     """Turns loops into states whose iterations overlap."""
 

@@ -73,9 +73,7 @@ class VhdlProject(HostedProject):
             code = Printed(
                 self._entities[unit.name], "", unit.kernel.doc, (), (), frozenset(), (), unit.kernel.can_fail
             )
-            used = UsedKernel(unit.name, unit.kernel, 1, code, unit.steps)
-            library.used[(unit.name, 1, ())] = used
-            library.calls += [(used, step) for step in unit.steps]
+            library.add(UsedKernel(unit.name, unit.kernel, 1, code), unit.steps)
         return library
 
     # --- files ----------------------------------------------------------------------------------------------------
