@@ -1,4 +1,4 @@
-"""The functions for tiles: what they print for one row and for several."""
+"""Tiles in C as a reader sees them: the functions for one row and for several, and the copies and loops around them."""
 
 import re
 import subprocess
@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 from tests.synth.flags import FAST
 from tests.synth.in_c import HEAD
+from tests.synth.scheduled_in_c import kernel_for
 
+from openinfer.dtypes import DTYPES
+from openinfer.synth.targets.c.kernels import printed
 from openinfer.synth.targets.c.support import support_code
 from openinfer.synth.targets.cpu.emit.byte_tap_tiles import ByteTapTile
 from openinfer.synth.targets.cpu.emit.byte_tiles import ByteTile, Flips
@@ -17,6 +20,8 @@ from openinfer.synth.targets.cpu.emit.long_tiles import LongTile
 from openinfer.synth.targets.cpu.emit.tap_tiles import TapTile
 from openinfer.synth.targets.cpu.emit.tiles import FloatTile
 from openinfer.synth.targets.cpu.emit.word_tiles import PairTile
+from openinfer.synth.targets.cpu.machine import AVX512
+from openinfer.synth.targets.cpu.schedule import scheduled
 
 Function = FloatTile | LongTile | GroupTile | TapTile | ByteTile | ByteTapTile | Flips | ChannelTile | PairTile
 EMPTY = re.compile(r"(?<![\w.])[01] \* |[+-] 0(?![\w.])| [*/] 1(?![\w.])|; [a-z]+ < 1;")
@@ -71,3 +76,20 @@ def test_the_functions_compile_without_warnings(rows: int, vectors: str, tmp_pat
     (tmp_path / "tiles.c").write_text(text, encoding="ascii")
     command = ["gcc", *FAST, "-Wno-unused-function", "-fsyntax-only", "tiles.c"]
     subprocess.run(command, cwd=tmp_path, check=True)
+
+
+def test_indices_of_whole_results_have_no_second_name() -> None:
+    kernel = kernel_for("matmul", (5, 33), (33, 7), dtype=DTYPES["u8"], acc=DTYPES["i32"])
+    text = printed(scheduled(kernel, AVX512, frozenset())[0], "f").text
+    assert "y[row * 7 + column] = acc;" in text
+    assert " = row;" not in text
+    assert " = column;" not in text
+
+
+def test_copied_bytes_are_not_converted() -> None:
+    kernel = kernel_for("matmul", (5, 33), (33, 7), dtype=DTYPES["i8"], acc=DTYPES["i32"])
+    text = printed(scheduled(kernel, AVX512, frozenset())[0], "f").text
+    assert "= a[" in text
+    assert "= b[" in text
+    assert "(int32_t)a[" not in text
+    assert "(int32_t)b[" not in text

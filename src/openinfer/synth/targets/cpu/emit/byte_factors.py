@@ -12,7 +12,7 @@ from openinfer.loops.ir import Buffer
 from openinfer.loops.used import used_variables
 from openinfer.synth.targets.cpu.byte_products import FLIP, GROUP, flipped, groups
 from openinfer.synth.targets.cpu.emit.byte_tiles import ByteTile, Flips, Grouping
-from openinfer.synth.targets.cpu.emit.panels import copied_panel
+from openinfer.synth.targets.cpu.emit.panels import copied_panel, stored
 from openinfer.synth.targets.cpu.emit.tiles import ELEMENTS
 from openinfer.synth.targets.cpu.emit.tiling import COLUMN, Tiling, loop, moved, offset_from
 
@@ -42,7 +42,7 @@ class ByteFactors:
     def copied_row(self, left: Buffer) -> None:
         """A row of a block, flipped if needed; the last group is zero-padded."""
         value = self._tiling.product.left.value
-        text = self._tiling.scalars.text(value)
+        text = self._tiling.scalars.text(stored(value, left))
         if self._tiling.tile.is_flipped:
             text = f"({self._tiling.type_of(left.dtype)})({self._tiling.scalars.operand(value)} ^ {FLIP})"
         self._tiling.copied_row(text)
@@ -102,7 +102,7 @@ class ByteFactors:
             self._tiling.open(loop(self._tiling.index, var.name, extent))
         place = self._tiling.scalars.operand(flat(product.inner.vars, product.inner.extents))
         target = f"{place} / {GROUP} * {GROUP * width} + column * {GROUP} + {place} % {GROUP}"
-        self._tiling.say(f"{right.name}[{target}] = {self._tiling.scalars.text(product.right.value)};")
+        self._tiling.say(f"{right.name}[{target}] = {self._tiling.scalars.text(stored(product.right.value, right))};")
         self._tiling.close(1 + len(product.inner.vars))
         return right.name
 

@@ -149,10 +149,12 @@ class _TileLoops:
             self._tiling.scope()
             self._tiling.say(f"{kind} *to = {left.name};")
         else:
-            self._tiling.open(f"for ({self._tiling.index} row = 0; row < {count}; ++row)")
-            place, used = first + ROW, used_variables(self._tiling.product.left.value)
-            self._tiling.unflatten(self._tiling.product.rows, place, used)
-            self._tiling.say(f"{kind} *to = {left.name} + row * {number(left.shape[-1])};")
+            rows, place = self._tiling.product.rows, first + ROW
+            row = rows.vars[0] if place == ROW and len(rows.vars) == 1 else ROW
+            self._tiling.open(f"for ({self._tiling.index} {row.name} = 0; {row.name} < {count}; ++{row.name})")
+            if row == ROW:
+                self._tiling.unflatten(rows, place, used_variables(self._tiling.product.left.value))
+            self._tiling.say(f"{kind} *to = {left.name} + {row.name} * {number(left.shape[-1])};")
         self._factors.copied_row(left)
         self._tiling.close()
 
@@ -277,7 +279,7 @@ class _TileLoops:
         def at_place(value: Scalar) -> Scalar:
             return as_one(as_one(value, product.rows, row_var), product.columns, self._tiling.panel + COLUMN)
 
-        row_var = product.rows.last or ScalarVar("row")
+        row_var = product.rows.last if product.rows.last is not None and row != ROW else ROW
         index = tuple(at_place(part) for part in one.out_index)
         epilogue = at_place(one.epilogue)
         if self._is_first_made(epilogue, row_var):
@@ -287,7 +289,7 @@ class _TileLoops:
             self._open_columns(epilogue)
         if not self._is_row:
             self._tiling.open(f"for ({self._tiling.index} row = 0; row < {rows}; ++row)")
-        if product.rows.last is not None:
+        if product.rows.last is not None and row_var != ROW:
             self._tiling.say(f"const {self._tiling.index} {row_var.name} = {self._tiling.scalars.text(row)};")
         if self._tiling.tile.widened:
             epilogue = self._with_loads_of_row(epilogue)

@@ -1,6 +1,6 @@
 """Panels of columns in C, copied so that they are contiguous."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import and_
 
@@ -8,6 +8,7 @@ from openinfer.loops.affine import Affine, affine, position, variables
 from openinfer.loops.build import flat
 from openinfer.loops.dim import is_same, is_symbolic
 from openinfer.loops.ir import INDEX, Buffer, Cast, Compare, Const, Load, Scalar, ScalarVar, Select
+from openinfer.loops.rewrite import replaced
 from openinfer.loops.used import used_variables
 from openinfer.synth.targets.cpu.emit.tiling import COLUMN, PAD, RUN, START, Tiling, loop, moved, number, offset_from
 from openinfer.synth.targets.cpu.emit.transposes import Transpose
@@ -59,11 +60,7 @@ def copied_panel(tiling: Tiling, right: Buffer) -> None:
         tiling.say(f"for ({tiling.index} column = 0; column < begin; ++column) to[column] = 0;")
     low, high = bounds or ("0", run)
     tiling.open(f"for ({tiling.index} column = {low}; column < {high}; ++column)")
-    tiling.say(f"const {tiling.index} {last.name} = {tiling.scalars.text(start + COLUMN)};")
-    text = tiling.scalars.text(value)
-    if inside is not None:
-        text = chosen(tiling.scalars.code(inside), tiling.scalars.code(value), ExprText("0")).text
-    tiling.say(f"to[column] = {text};")
+    tiling.say(f"to[column] = {_element(tiling, value, inside, {last: tiling.defined(last, start + COLUMN)}, right)};")
     tiling.close()
     rest = "end" if bounds else run
     until = str(width) if len(axis.vars) == 1 else run
@@ -72,6 +69,16 @@ def copied_panel(tiling: Tiling, right: Buffer) -> None:
     tiling.close(len(pairs) + (len(axis.vars) > 1))
     if len(axis.vars) > 1:
         _zero_rest(tiling, right)
+
+
+def _element(
+    tiling: Tiling, value: Scalar, inside: Scalar | None, places: Mapping[Scalar, Scalar], right: Buffer
+) -> str:
+    """An element of a copied panel, or 0 where a condition does not hold."""
+    code = tiling.scalars.code(stored(replaced(value, places), right))
+    return (
+        code.text if inside is None else chosen(tiling.scalars.code(replaced(inside, places)), code, ExprText("0")).text
+    )
 
 
 def _contiguous_columns(product: Product) -> tuple[FusedAxis, Scalar]:
@@ -128,15 +135,13 @@ def _squares(tiling: Tiling, right: Buffer, whole: int | str, along: Affine, dep
     """The square blocks of the first ``depth`` inner indices and the first ``whole`` columns."""
     product, last, lanes, width = tiling.product, tiling.product.columns.vars[0], tiling.tile.lanes, tiling.tile.columns
     name = tiling.scalars.need(Transpose(tiling.one.accumulator.name, lanes))
-    begin = tiling.place(moved(along, product.columns, last, product.inner))
-    source, target, before = offset_from(product.right.buffer.name, begin), right.name, tiling.depth
-    if whole == lanes:
-        tiling.scope()
-        tiling.say(f"const {tiling.index} {last.name} = {tiling.scalars.text(tiling.panel)};")
-    else:
+    target, before, column = right.name, tiling.depth, tiling.panel
+    if whole != lanes:
         tiling.open(f"for ({tiling.index} column = 0; column < {whole}; column += {lanes})")
-        tiling.say(f"const {tiling.index} {last.name} = {tiling.scalars.text(tiling.panel + COLUMN)};")
+        column = tiling.defined(last, tiling.panel + COLUMN)
         target = f"{target} + column"
+    begin = tiling.place(moved(along, product.columns, column, product.inner))
+    source = offset_from(product.right.buffer.name, begin)
     if depth > lanes:
         tiling.open(f"for ({tiling.index} k = 0; k < {depth}; k += {lanes})")
         source, target = f"{source} + k", f"{target} + k * {width}"
@@ -150,12 +155,19 @@ def _transposed(tiling: Tiling, right: Buffer, columns: tuple[int | str, int | s
         return
     product, last = tiling.product, tiling.product.columns.vars[0]
     tiling.open(f"for ({tiling.index} column = {columns[0]}; column < {columns[1]}; ++column)")
-    tiling.say(f"const {tiling.index} {last.name} = {tiling.scalars.text(tiling.panel + COLUMN)};")
+    value = replaced(product.right.value, {last: tiling.defined(last, tiling.panel + COLUMN)})
     for var, extent in zip(product.inner.vars, product.inner.extents, strict=True):
         tiling.open(f"for ({tiling.index} {var.name} = {inside}; {var.name} < {number(extent)}; ++{var.name})")
     target = tiling.scalars.operand(flat(product.inner.vars, product.inner.extents))
-    tiling.say(f"{right.name}[{target} * {tiling.tile.columns} + column] = {tiling.scalars.text(product.right.value)};")
+    tiling.say(
+        f"{right.name}[{target} * {tiling.tile.columns} + column] = {tiling.scalars.text(stored(value, right))};"
+    )
     tiling.close(1 + len(product.inner.vars))
+
+
+def stored(value: Scalar, to: Buffer) -> Scalar:
+    """What a copy stores: it is not converted to the type of the accumulator and back."""
+    return value.operand if isinstance(value, Cast) and value.operand.dtype is to.dtype else value
 
 
 def _bounds(

@@ -137,6 +137,13 @@ class Tiling:
         for var, extent in zip(self.product.inner.vars, self.product.inner.extents, strict=True):
             self.open(loop(self.index, var.name, extent))
 
+    def defined(self, var: ScalarVar, place: Scalar) -> Scalar:
+        """What an index is at a position: the position if it is a variable, else the index, which is defined here."""
+        if isinstance(place, ScalarVar):
+            return place
+        self.say(f"const {self.index} {var.name} = {self.scalars.text(place)};")
+        return var
+
     def unflatten(self, axis: FusedAxis, place: Scalar, used: set[str], divided: str = "") -> None:
         """Defines the used indices of an axis from its linear position."""
         text = f"{self.scalars.operand(place)}{divided}" if divided or len(axis.vars) > 1 else self.place(place).text
