@@ -1,6 +1,7 @@
 """Convolutions of bytes with windows as lists of groups of four: what they compute, which have them, and borders."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from openinfer.oinf import save_file
 from openinfer.ops import OPS, ReferenceKernel
 from openinfer.synth.pipeline import Synthesizer
 from openinfer.synth.plan import Plan
+from openinfer.synth.targets.c.kernels import printed
 from openinfer.synth.targets.cpu import schedule
 from openinfer.synth.targets.cpu.byte_taps import ByteTaps
 from openinfer.synth.targets.cpu.divide import divided
@@ -93,6 +95,16 @@ def test_generated_code_is_exact(way: Way, tmp_path: Path) -> None:
         wanted.append(ReferenceKernel(OPS[name], call, [dtype, dtype])((x, w))[0])
     for found, right, case in zip(run(tasks, tmp_path, way), wanted, CASES, strict=True):
         assert np.array_equal(found, wrapped(right)), case
+
+
+def test_known_lines_are_numbers_and_no_border_is_no_loop() -> None:
+    def text(**params: Any) -> str:
+        kernel = kernel_for("conv2d", (1, 2, 9, 14), (2, 1, 3, 3), groups=2, **params)
+        return printed(scheduled(kernel, AVX512, frozenset({"w"}))[0], "f").text
+
+    assert "first" not in text(pads=[1])
+    assert "to[k] = 0;" in text(pads=[1])
+    assert "to[k] = 0;" not in text()
 
 
 def test_groups_of_channels_are_shared_by_threads() -> None:

@@ -293,31 +293,46 @@ class _ByteTapLines:
             return
         first, last = self._lines_seen(row, phase)
         name = "line" if row.stride == 1 else f"{row.stride} * line"
+        about = f"/* A line that windows read is row {self._source(row, phase, name)} of the plane. */"
+        if isinstance(first, int) and isinstance(last, int):
+            yield about
+            yield from self._border(begin, 0, first)
+            yield from self._rows_seen(row, phase, group, begin, (first, last))
+            yield from self._border(begin, last, taps.places)
+            return
         yield "{"
-        yield f"{PAD}/* Line {name} that windows read is row {self._source(row, phase, name)} of the plane. */"
+        yield PAD + about
         yield f"{PAD}const {self._index} first = {first}, last = {last};"
         yield from (PAD + line for line in self._border(begin, 0, "first"))
-        yield from (PAD + line for line in self._rows_seen(row, phase, group, begin))
+        yield from (PAD + line for line in self._rows_seen(row, phase, group, begin, None))
         yield from (PAD + line for line in self._border(begin, "last", taps.places))
         yield "}"
 
-    def _rows_seen(self, row: Along, phase: int, group: int, begin: int) -> Iterator[str]:
-        """The lines that are rows of the plane."""
+    def _rows_seen(self, row: Along, phase: int, group: int, begin: int, seen: tuple[int, int] | None) -> Iterator[str]:
+        """The lines that are rows of the plane: from ``first`` to ``last`` in C, or this range."""
         taps, last = self._taps, self._taps.last
         at, width, patches = (
             last.first + last.dilation * GROUP * group,
             last.count * GROUP,
             [*self._patches(group, "own")],
         )
+        if seen is not None and seen[0] == seen[1]:
+            return
         is_flat = row.stride == last.stride == 1 and last.count == last.extent
         if is_flat:
             # Rows are contiguous; what a window would read of adjacent rows is patched with the border.
-            source = f"plane + ({self._source(row, phase, 'first')}) * {last.extent}"
-            target = f"{ahead('to', more=begin)} + first * {width}"
-            yield self._call(source, at, target, f"(last - first) * {last.count}")
+            if seen is None:
+                source = f"plane + ({self._source(row, phase, 'first')}) * {last.extent}"
+                target = ahead("to", ("first", width), more=begin)
+                yield self._call(source, at, target, f"(last - first) * {last.count}")
+            else:
+                first = at + (seen[0] + phase + row.first) * last.extent
+                target = ahead("to", more=begin + seen[0] * width)
+                yield self._call("plane", first, target, str((seen[1] - seen[0]) * last.count))
         if is_flat and not patches:
             return
-        yield f"for ({self._index} line = first; line < last; ++line) {{"
+        start, end = ("first", "last") if seen is None else seen
+        yield f"for ({self._index} line = {start}; line < {end}; ++line) {{"
         yield f"{PAD}{_type(taps.quads.dtype.name)} *const own = {ahead('to', more=begin)} + line * {width};"
         if not is_flat:
             name = "line" if row.stride == 1 else f"{row.stride} * line"
@@ -334,12 +349,12 @@ class _ByteTapLines:
         away = phase + row.first
         return text if away == 0 else f"{text} {'+' if away > 0 else '-'} {abs(away)}"
 
-    def _lines_seen(self, row: Along, phase: int) -> tuple[str, str]:
+    def _lines_seen(self, row: Along, phase: int) -> tuple[int, int] | tuple[str, str]:
         """The range of lines of a band that are rows of the plane: the first, and one past the last."""
         taps, away = self._taps, phase + row.first
         if taps.bands == 1:
             low = min(max(-(away // row.stride), 0), row.places)
-            return str(low), str(min(max(-((away - row.extent) // row.stride), low), row.places))
+            return low, min(max(-((away - row.extent) // row.stride), low), row.places)
         lines = row.count
         before, behind = -(away // row.stride), -((away - row.extent) // row.stride)
         first = f"{before} - {BAND.name} * {lines}"
@@ -347,7 +362,9 @@ class _ByteTapLines:
         return f"{first} > 0 ? {first} : 0", f"{last} < {row.places} ? {last} : {row.places}"
 
     def _border(self, begin: int, first: int | str, last: int | str) -> Iterator[str]:
-        """Lines outside the plane."""
+        """Lines outside the plane, if there are any."""
+        if first == last:
+            return
         width = self._taps.last.count * GROUP
         low, high, to = place((first, width)), place((last, width)), place((begin, 1), ("k", 1))
         yield f"for ({self._index} k = {low}; k < {high}; ++k) to[{to}] = {self._fill};"
