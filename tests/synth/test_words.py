@@ -21,6 +21,7 @@ from openinfer.ops.lower.kernel import kernel_of
 from openinfer.synth.program.packing import Packing
 from openinfer.synth.targets.c.kernels import printed
 from openinfer.synth.targets.cpu import schedule
+from openinfer.synth.targets.cpu.emit.word_tiles import PairTile
 from openinfer.synth.targets.cpu.machine import CORTEX_M
 from openinfer.synth.targets.cpu.schedule import scheduled
 from openinfer.synth.targets.cpu.tile import CpuTile, tile_of
@@ -172,3 +173,8 @@ def test_quantization_rounds_and_limits_at_once(to: str, point: int, tmp_path: P
     assert np.array_equal(found, right)
     outcome = interpret(made, arrays)
     assert np.array_equal(outcome[0], right)
+
+
+@pytest.mark.parametrize(("wide", "loops"), [(1, False), (2, True)])
+def test_one_column_needs_no_loop_over_columns(wide: int, *, loops: bool) -> None:
+    assert ("for (int n = 0;" in PairTile("i8", 4, wide, (1, 4)).text) is loops
