@@ -35,6 +35,7 @@ static inline void oi_keep_there(oi_undo *undo, void *at, size_t bytes)
     if (kept != NULL) oi_keep_copy(undo->queue, undo->memory + kept->place, at, bytes);
 }
 
+//: oi_keep_cells oi_undo
 /* Where to save cells that are about to change; NULL if they are not saved. */
 static inline void *oi_keep_cells(oi_undo *undo, const oi_cells *cells)
 {
@@ -48,6 +49,7 @@ static inline void *oi_keep_cells(oi_undo *undo, const oi_cells *cells)
     return undo->memory + kept->place;
 }
 
+//: oi_put_back oi_undo
 /* Pops the last record and restores what it keeps. */
 static inline const oi_kept *oi_put_back(oi_undo *undo)
 {
