@@ -1,6 +1,11 @@
 """Emitted C as its reader sees it: intermediate values have names, numbers are folded, nothing is spelled out twice."""
 
 import re
+from pathlib import Path
+
+from tests.synth.golden_emit import Choice
+from tests.synth.golden_emit import emitted as projects
+from tests.synth.golden_inputs import watched
 
 from openinfer import Synthesizer, graph
 
@@ -88,3 +93,9 @@ def test_the_runtime_has_only_the_kinds_of_indices_that_the_graph_has() -> None:
     found = [name for name in ("one", "slice", "from", "upto", "all", "grown") if f"oi_pick oi_{name}(" in code]
     assert found == ["slice"]
     assert "oi_last_kept" not in code
+
+
+def test_positions_of_a_window_are_computed_once(tmp_path: Path) -> None:
+    source = watched()["example-digits-digits_i8"].write(tmp_path)
+    [(_, files)] = projects(source, [Choice("cortex-m4", "default")])
+    assert b"t0 >= 0 && t0 < 8 && t1 >= 0 && t1 < 8 ? (int32_t)x[t0 * 8 + t1] : 0;" in files["src/kernels.c"]

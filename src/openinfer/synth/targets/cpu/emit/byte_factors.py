@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from openinfer.loops.affine import position
 from openinfer.loops.build import flat
 from openinfer.loops.dim import is_symbolic
-from openinfer.loops.ir import Buffer
+from openinfer.loops.ir import Buffer, Scalar
 from openinfer.loops.used import used_variables
 from openinfer.synth.targets.cpu.byte_products import FLIP, GROUP, flipped, groups
 from openinfer.synth.targets.cpu.emit.byte_tiles import ByteTile, Flips, Grouping
@@ -41,11 +41,16 @@ class ByteFactors:
 
     def copied_row(self, left: Buffer) -> None:
         """A row of a block, flipped if needed; the last group is zero-padded."""
+        scalars, kind = self._tiling.scalars, self._tiling.type_of(left.dtype)
+
+        def flipped_text(value: Scalar) -> str:
+            return f"({kind})({scalars.operand(value)} ^ {FLIP})"
+
         value = self._tiling.product.left.value
-        text = self._tiling.scalars.text(stored(value, left))
         if self._tiling.tile.is_flipped:
-            text = f"({self._tiling.type_of(left.dtype)})({self._tiling.scalars.operand(value)} ^ {FLIP})"
-        self._tiling.copied_row(text)
+            self._tiling.copied_row(value, flipped_text)
+        else:
+            self._tiling.copied_row(stored(value, left), scalars.text)
         depth = self._tiling.product.inner.extent
         if depth % GROUP:
             self._tiling.say(f"for ({self._tiling.index} k = {depth}; k < {self._groups * GROUP}; ++k) to[k] = 0;")
@@ -102,7 +107,8 @@ class ByteFactors:
             self._tiling.open(loop(self._tiling.index, var.name, extent))
         place = self._tiling.scalars.operand(flat(product.inner.vars, product.inner.extents))
         target = f"{place} / {GROUP} * {GROUP * width} + column * {GROUP} + {place} % {GROUP}"
-        self._tiling.say(f"{right.name}[{target}] = {self._tiling.scalars.text(stored(product.right.value, right))};")
+        element = self._tiling.scalars.text(self._tiling.shared(stored(product.right.value, right)))
+        self._tiling.say(f"{right.name}[{target}] = {element};")
         self._tiling.close(1 + len(product.inner.vars))
         return right.name
 

@@ -32,7 +32,7 @@ class FloatFactors:
 
     def copied_row(self, _left: Buffer) -> None:
         """A row of a block, element by element."""
-        self._tiling.copied_row(self._tiling.scalars.text(self._tiling.product.left.value))
+        self._tiling.copied_row(self._tiling.product.left.value, self._tiling.scalars.text)
 
     def right(self) -> tuple[str, str]:
         """A panel, in place or copied, and the offsets of window taps in the input."""

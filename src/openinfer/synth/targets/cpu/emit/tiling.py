@@ -1,11 +1,12 @@
 """The state of a tiled contraction while its C is written: what is computed, how, and the lines so far."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from openinfer.dtypes import DType
 from openinfer.loops.affine import Affine
 from openinfer.loops.build import flat
+from openinfer.loops.cse import named
 from openinfer.loops.dim import Dim, is_symbolic, most_elements, span
 from openinfer.loops.ir import ACCUMULATOR, INDEX, Buffer, Const, Contraction, Scalar, ScalarVar
 from openinfer.synth.targets.cpu.product import FusedAxis, Product, tiled_product
@@ -154,9 +155,17 @@ class Tiling:
                 self.say(f"const {self.index} {axis.vars[one].name} = {value};")
             text = f"{text} / {extent}"
 
-    def copied_row(self, element: str) -> None:
-        """Writes a row of a block to ``to``: an element for each inner index."""
+    def shared(self, value: Scalar) -> Scalar:
+        """A value over names for what it would compute more than once; the names are defined right here."""
+        lets, rest = named(value)
+        for let in lets:
+            self.say(self.scalars.constant(let))
+        return rest
+
+    def copied_row(self, value: Scalar, text: Callable[[Scalar], str]) -> None:
+        """Writes a row of a block to ``to``: an element for each inner index, as ``text`` spells it."""
         self.inner_loops()
+        element = text(self.shared(value))
         place = self.place(flat(self.product.inner.vars, self.product.inner.extents))
         self.say(f"to[{place.text}] = {element};")
         self.close(len(self.product.inner.vars))

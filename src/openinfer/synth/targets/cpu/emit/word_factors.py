@@ -23,7 +23,7 @@ class WordFactors:
 
     def copied_row(self, left: Buffer) -> None:
         """A row of 16-bit values; the last group is zero-padded."""
-        self._tiling.copied_row(self._element(self._tiling.product.left.value))
+        self._tiling.copied_row(self._tiling.product.left.value, self._element)
         self._filled(self._tiling.product.inner.extent, left)
 
     def _element(self, value: Scalar) -> str:
@@ -53,7 +53,8 @@ class WordFactors:
         for var, extent in zip(product.inner.vars, product.inner.extents, strict=True):
             tiling.open(loop(tiling.index, var.name, extent))
         place = tiling.place(flat(product.inner.vars, product.inner.extents))
-        tiling.say(f"to[{place.text}] = {self._element(product.right.value)};")
+        element = self._element(tiling.shared(product.right.value))
+        tiling.say(f"to[{place.text}] = {element};")
         tiling.close(len(product.inner.vars))
         self._filled(depth, right)
         tiling.close()
