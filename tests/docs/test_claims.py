@@ -61,8 +61,47 @@ def test_what_lies_at_the_top_is_explained() -> None:
 
 def test_files_that_a_change_touches_exist() -> None:
     text = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
-    paths = set(re.findall(r"`([a-z_]+/[a-z_0-9/]*\.(?:py|c|lark))`", text))
+    lines = [line for line in text.splitlines() if not line.startswith("* `")]  # these have tests of their own
+    paths = set(re.findall(r"`([a-z_]+/[a-z_0-9/]*\.(?:py|c|lark))`", "\n".join(lines)))
     assert len(paths) > 20
     assert [
         path for path in sorted(paths) if not any((root / path).exists() for root in (PACKAGE, PACKAGE / "synth", ROOT))
     ] == []
+
+
+def listed(section: str) -> set[str]:
+    """The files that a section lists, one line for each folder."""
+    text = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8").partition(f"\n## {section}\n")[2]
+    lines = [line for line in text.partition("\n## ")[0].splitlines() if line.startswith("* `")]
+    names = [re.findall(r"`([\w/]+(?:\.(?:py|lark))?)`", line) for line in lines]
+    return {f"{folder}/{name}" for folder, *files in filter(None, names) for name in files if "." in name}
+
+
+def naming(word: str) -> set[str]:
+    """The modules that name a class."""
+    paths = {path.relative_to(PACKAGE).as_posix(): path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py")}
+    return {name for name, text in paths.items() if re.search(rf"\b{word}\b", text)}
+
+
+@pytest.mark.parametrize("section", ["A kind of step", "A kind of node"])
+def test_the_files_that_a_new_kind_touches_exist(section: str) -> None:
+    assert len(listed(section)) > 8
+    assert [name for name in sorted(listed(section)) if not (PACKAGE / name).exists()] == []
+
+
+@pytest.mark.parametrize("kind", ["CacheIncrement", "Barrier"])
+def test_every_file_that_knows_a_kind_of_node_is_listed(kind: str) -> None:
+    folders = ("ir", "lang", "check", "sim", "synth", "language_service")
+    # What only some kinds need, which the text below the list names.
+    some = {"ir/rules.py", "ir/dot_style.py", "check/effects.py", "check/events.py"}
+    found = {name for name in naming(kind) if name.startswith(folders)}
+    assert found
+    assert found - some - listed("A kind of node") == set()
+
+
+@pytest.mark.parametrize("kind", ["WeightCheck", "Fence", "JoinSizes"])
+def test_every_file_that_knows_a_kind_of_step_is_listed(kind: str) -> None:
+    """Those that make it, and the parts of a host in C that print it, are not listed one by one."""
+    found = {name for name in naming(kind) if not name.startswith(("synth/lower/", "synth/targets/c/"))}
+    assert found
+    assert found - listed("A kind of step") == set()
