@@ -9,12 +9,25 @@ from pathlib import Path
 
 import openinfer
 
-SOURCES = sorted(Path(openinfer.__file__).parent.rglob("*.py"))
+PACKAGE = Path(openinfer.__file__).parent
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+BACK_END = [path for path in SOURCES if path.relative_to(PACKAGE).parts[0] in ("loops", "synth")]
 BESIDE = [path for folder in ("tests", "bench", "examples", "docs") for path in sorted(Path(folder).rglob("*.py"))]
 MOST_LINES = 500
 MOST_METHODS = 25
 FACADES = {"Executor", "CompiledModule"}
 """What users hold in their hands: they have a method for everything one can do with them."""
+
+PLAIN = {
+    "contender": "candidate",
+    "contest": "race",
+    "loops that are none": "zero-trip loops, single-iteration loops",
+    "next to each other": "contiguous",
+    "nobody": "nothing, unused",
+    "so many": "a count",
+    "taken back": "rolled back",
+}
+TEXTS = {".py", ".c", ".h", ".cu", ".glsl", ".comp", ".vhd", ".md"}
 
 TYPE_NAME = re.compile("[A-Z][A-Za-z0-9]*[a-z][A-Za-z0-9]*")
 """Constants are in capitals, and a name with an underscore before it stays in its module."""
@@ -44,6 +57,25 @@ def test_no_two_types_have_the_same_name() -> None:
             found[name].append(f"{path}:{line}")
     assert {"Graph", "Array", "StepOperand"} <= found.keys(), "classes and both forms of aliases"
     assert {name: places for name, places in found.items() if len(places) > 1} == {}
+
+
+def test_no_two_private_types_of_the_back_end_have_the_same_name() -> None:
+    """A reader who looks for ``_Order`` finds one."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for path in BACK_END:
+        for node in ast.walk(_tree(path)):
+            if isinstance(node, ast.ClassDef):
+                found[node.name].append(f"{path}:{node.lineno}")
+    assert found
+    assert {name: places for name, places in found.items() if len(places) > 1} == {}
+
+
+def test_the_back_end_says_things_in_the_words_of_the_field() -> None:
+    """``PLAIN`` has what to say instead."""
+    files = [path for folder in ("loops", "synth") for path in (PACKAGE / folder).rglob("*") if path.is_file()]
+    texts = {path: path.read_text(encoding="utf-8").lower() for path in files if path.suffix in TEXTS}
+    assert len(texts) > len(BACK_END) > 0
+    assert [(str(path), words) for path, text in texts.items() for words in PLAIN if words in text] == []
 
 
 @cache

@@ -47,8 +47,8 @@ SYNTHESIZER_BUGS = (
     Bug(
         "results over operands of another order",
         "synth/memory/place.py",
-        "is_like = is_like and is_same_shape(buffer.steps, out.steps)",
-        "is_like = is_like or is_same_shape(buffer.steps, out.steps)",
+        "is_like = is_like and is_same_shape(buffer.actual_strides, out.actual_strides)",
+        "is_like = is_like or is_same_shape(buffer.actual_strides, out.actual_strides)",
         CHANNELS,
         "not_written_over",
     ),

@@ -55,8 +55,11 @@ class Options:
 
 
 def _opposite_rollback(arch: DeviceArch) -> Passes:
-    """Steps are taken back where there is no operating system, and the other way round."""
-    return Passes(simplify=None, undo=not arch.features.hosted)
+    """Failed steps are rolled back where there is no operating system, and the other way round."""
+    # Earlier revisions, which this runs against too, have another name for it.
+    name = "rollback" if "rollback" in Passes.__dataclass_fields__ else "undo"
+    rollback: dict[str, Any] = {name: not arch.features.hosted}
+    return Passes(simplify=None, **rollback)
 
 
 OPTIONS = {

@@ -118,7 +118,7 @@ block entry { cache.write v >> K[0]; cache.write v >> K[i]; cache.increment n; r
 def test_memory_for_it_is_as_much_as_a_step_can_change() -> None:
     assert 64 <= planned(TWICE).project.placed.rollback_bytes <= 512
     assert planned(TWICE, device="generic").project.placed.rollback_bytes == 0
-    assert planned(TWICE, device="generic", passes=Passes(undo=True)).project.placed.rollback_bytes > 0
+    assert planned(TWICE, device="generic", passes=Passes(rollback=True)).project.placed.rollback_bytes > 0
 
 
 def test_code_that_keeps_nothing_says_so_and_refuses_to_go_on() -> None:

@@ -63,7 +63,7 @@ def changed(monkeypatch: pytest.MonkeyPatch) -> Changed:
 
 
 def planned(model: ModelLoader, weights: Weights = "file") -> Plan:
-    passes = Passes(undo=True)
+    passes = Passes(rollback=True)
     return Synthesizer("generic", name="net", weights=weights, passes=passes).synthesize(model, graph(TEXT))
 
 

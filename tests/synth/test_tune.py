@@ -73,7 +73,7 @@ def model(tmp_path: Path) -> ModelLoader:
 
 
 def tiles(race: Race) -> list[CpuTile]:
-    """The tile of each contender."""
+    """The tile of each candidate."""
     calls = race.project.kernels.calls
     return [tile_of(calls[places[0]][0].kernel.body) for places in race.counted]
 
@@ -178,7 +178,7 @@ def test_a_processor_without_vectors_has_nothing_to_choose(model: ModelLoader) -
     assert watch.races == []
 
 
-def test_contenders_differ_from_the_rule_and_from_each_other(model: ModelLoader) -> None:
+def test_candidates_differ_from_the_rule_and_from_each_other(model: ModelLoader) -> None:
     watch = Watch(steady((5, 64), 0.8))
     tuned_with(watch, model, divide=Divide(2))
     for race in watch.races:
@@ -286,7 +286,7 @@ def test_parts_have_shares_of_what_was_chosen(divided: Any, model: ModelLoader) 
 # --- on this machine --------------------------------------------------------------------------------------------------
 
 
-def test_a_contest_runs_and_every_contender_takes_its_time(model: ModelLoader) -> None:
+def test_a_race_runs_and_every_candidate_takes_its_time(model: ModelLoader) -> None:
     counts = []
 
     def measured(race: Race, _seconds: float) -> Sequence[Sequence[float]]:

@@ -12,17 +12,17 @@ class Affine:
     """``first + sum of index * stride``; indices with stride 0 are omitted."""
 
     first: int
-    steps: Mapping[str, int]
+    strides: Mapping[str, int]
 
-    def step(self, var: ScalarVar) -> int:
+    def stride(self, var: ScalarVar) -> int:
         """The stride of an index."""
-        return self.steps.get(var.name, 0)
+        return self.strides.get(var.name, 0)
 
     def scalar(self) -> Scalar:
         """The position as an expression."""
         total: Scalar = Const(self.first, INDEX)
-        for name, step in self.steps.items():
-            total = total + ScalarVar(name) * Const(step, INDEX)
+        for name, stride in self.strides.items():
+            total = total + ScalarVar(name) * Const(stride, INDEX)
         return total
 
 
@@ -38,9 +38,9 @@ def affine(value: Scalar) -> Affine | None:
             if one is None or other is None:
                 return None
             if value.op == "mul":
-                if other.steps:
+                if other.strides:
                     one, other = other, one
-                return None if other.steps else scaled(one, other.first)
+                return None if other.strides else scaled(one, other.first)
             return added(one, other if value.op == "add" else scaled(other, -1))
         case _:
             return None
@@ -48,25 +48,25 @@ def affine(value: Scalar) -> Affine | None:
 
 def scaled(one: Affine, factor: int) -> Affine:
     """A position multiplied by a constant."""
-    return Affine(one.first * factor, {name: step * factor for name, step in one.steps.items()})
+    return Affine(one.first * factor, {name: stride * factor for name, stride in one.strides.items()})
 
 
 def added(one: Affine, other: Affine) -> Affine:
     """The sum of two positions."""
-    steps = dict(one.steps)
-    for name, step in other.steps.items():
-        steps[name] = steps[name] + step if name in steps else step
-    return Affine(one.first + other.first, {name: step for name, step in steps.items() if not is_same(step, 0)})
+    strides = dict(one.strides)
+    for name, stride in other.strides.items():
+        strides[name] = strides[name] + stride if name in strides else stride
+    return Affine(one.first + other.first, {name: stride for name, stride in strides.items() if not is_same(stride, 0)})
 
 
 def position(buffer: Buffer, index: Sequence[Scalar]) -> Affine | None:
     """The linear position of an element in a buffer, counted in elements; None if it is not affine."""
     total = Affine(0, {})
-    for one, step in zip(index, buffer.steps, strict=True):
+    for one, stride in zip(index, buffer.actual_strides, strict=True):
         found = affine(one)
         if found is None:
             return None
-        total = added(total, scaled(found, step))
+        total = added(total, scaled(found, stride))
     return total
 
 

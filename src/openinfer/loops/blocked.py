@@ -42,7 +42,7 @@ _UNKNOWN = 1 << 31
 
 def blocked(statements: tuple[Statement, ...], most: int = BLOCK) -> tuple[Statement, ...]:
     """Split loops that add up more than ``most`` f32 terms into blocks."""
-    return _Blocks(most, _ranges(statements)).statements(statements)
+    return _SplitSums(most, _ranges(statements)).statements(statements)
 
 
 def _ranges(statements: Sequence[Statement]) -> dict[str, Interval]:
@@ -128,7 +128,7 @@ def _around(
 
 
 @dataclass(frozen=True)
-class _Blocks:
+class _SplitSums:
     """Splits loops that add up more than ``most`` terms into blocks."""
 
     most: int

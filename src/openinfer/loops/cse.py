@@ -52,7 +52,7 @@ def named(value: Scalar, *others: Scalar) -> tuple[tuple[Let, ...], Scalar]:
     >>> [let.var.name for let in lets], rest == lets[0].var + lets[0].var
     (['exp_0'], True)
     """
-    lets, (made,) = _Namer(_names_in(value, *others)).run([value])
+    lets, (made,) = _ValueGraph(_names_in(value, *others)).run([value])
     return lets, made
 
 
@@ -63,7 +63,7 @@ def with_names(statements: tuple[Statement, ...], taken: Collection[str] = ()) -
         names |= _names_in(*scalars(one))
     names |= set(taken)
     assigned = {var for one in walk(statements) for var in assigned_by(one)}
-    return _Scope(names, assigned, {}).run(statements)
+    return _SharingScope(names, assigned, {}).run(statements)
 
 
 def _names_in(*values: Scalar) -> set[str]:
@@ -76,7 +76,7 @@ def _names_in(*values: Scalar) -> set[str]:
     return found
 
 
-class _Scope:
+class _SharingScope:
     """Rewrites statements in order, nested ones included, and reuses the names of values that cannot have changed."""
 
     def __init__(self, taken: set[str], assigned: Collection[Scalar], known: Mapping[Scalar, Scalar]) -> None:
@@ -95,7 +95,7 @@ class _Scope:
             for let in lets:
                 self._keep(let)
                 yield let
-        yield with_bodies(one, _Scope(self._taken, self._assigned, self._known).run)
+        yield with_bodies(one, _SharingScope(self._taken, self._assigned, self._known).run)
 
     def _keep(self, let: Let) -> None:
         """Reuse a name from here on, unless its value depends on memory or on assigned variables."""
@@ -112,12 +112,12 @@ def _with_lets(statement: Statement, taken: set[str]) -> tuple[tuple[Let, ...], 
         return value
 
     with_scalars(statement, seen)
-    lets, made = _Namer(taken).run(values)
+    lets, made = _ValueGraph(taken).run(values)
     rest = iter(made)
     return lets, with_scalars(statement, lambda _: next(rest)) if lets else statement
 
 
-class _Namer:
+class _ValueGraph:
     """The values of a statement as a graph: equal subexpressions share a node, and operands are numbered first."""
 
     def __init__(self, taken: set[str]) -> None:

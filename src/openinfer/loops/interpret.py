@@ -75,7 +75,7 @@ IterationOrder: TypeAlias = Callable[[range], Iterable[int]]
 """The order in which the iterations of a parallel loop run; any order gives the same result."""
 
 
-Turn: TypeAlias = tuple[tuple[int, int], ...]
+Iteration: TypeAlias = tuple[tuple[int, int], ...]
 """The current iterations of parallel loops, outermost first: the number of the loop's execution, and the index."""
 
 
@@ -111,23 +111,23 @@ def interpret_in_turn(
     scratch: Sequence[Buffer] = (),
 ) -> tuple[Array, ...]:
     """The outputs of kernels that run in sequence and share memory; buffers are identified by name."""
-    run = _Run(Kernel("all", tuple(inputs), (*outputs, *scratch), ()), arrays, sizes or {}, order)
+    run = _KernelRun(Kernel("all", tuple(inputs), (*outputs, *scratch), ()), arrays, sizes or {}, order)
     with np.errstate(all="ignore"):
         for kernel in kernels:
             run.body(kernel.body)
     return tuple(run.result(buffer) for buffer in outputs)
 
 
-class _Memory:
+class _BufferMemory:
     """The elements of one buffer, and which of them have been written."""
 
     def __init__(self, buffer: Buffer, sizes: Mapping[str, int], array: Array | None) -> None:
         self.buffer = buffer
         self.shape = tuple(at(extent, sizes) for extent in buffer.shape)
-        self.steps = tuple(at(step, sizes) for step in buffer.steps)
-        last = sum((extent - 1) * step for extent, step in zip(self.shape, self.steps, strict=True))
+        self.strides = tuple(at(stride, sizes) for stride in buffer.actual_strides)
+        last = sum((extent - 1) * stride for extent, stride in zip(self.shape, self.strides, strict=True))
         count = 0 if 0 in self.shape else last + 1
-        self.writers: dict[int, Turn] = {}
+        self.writers: dict[int, Iteration] = {}
         if array is None:
             self.elements = np.zeros(count, buffer.dtype.array)
             self.is_written = np.zeros(count, np.bool_)
@@ -141,11 +141,11 @@ class _Memory:
             if not 0 <= place < extent:
                 message = f"[{', '.join(map(str, index))}] is outside of '{self.buffer.name}' {list(self.shape)}"
                 raise UndefinedError(message)
-        return sum(int(place) * step for place, step in zip(index, self.steps, strict=True))
+        return sum(int(place) * stride for place, stride in zip(index, self.strides, strict=True))
 
-    def touch(self, offset: int, turn: Turn) -> None:
+    def touch(self, offset: int, iteration: Iteration) -> None:
         """Raise an error if another iteration of a parallel loop, which may run concurrently, wrote the element."""
-        for (run, place), (own_run, own_place) in zip(self.writers.get(offset, ()), turn, strict=False):
+        for (run, place), (own_run, own_place) in zip(self.writers.get(offset, ()), iteration, strict=False):
             if run != own_run:
                 return
             if place != own_place:
@@ -154,7 +154,7 @@ class _Memory:
                 raise UndefinedError(message)
 
 
-class _Run:
+class _KernelRun:
     """One execution: the memory of the buffers and the values of the variables."""
 
     def __init__(
@@ -163,13 +163,14 @@ class _Run:
         self._sizes = sizes
         self.order = order
         self.variables: dict[str, NumpyScalar] = {}
-        self.turn: Turn = ()
+        self.iteration: Iteration = ()
         self.runs = 0
         self.memory = {
-            buffer.name: _Memory(buffer, sizes, array) for buffer, array in zip(kernel.inputs, arrays, strict=True)
+            buffer.name: _BufferMemory(buffer, sizes, array)
+            for buffer, array in zip(kernel.inputs, arrays, strict=True)
         }
         for buffer in kernel.outputs:
-            self.memory[buffer.name] = _Memory(buffer, sizes, None)
+            self.memory[buffer.name] = _BufferMemory(buffer, sizes, None)
 
     def result(self, buffer: Buffer) -> Array:
         memory = self.memory[buffer.name]
@@ -190,8 +191,8 @@ class _Run:
                 run_group(self, statement)
             case For(index, extent, body, kind):
                 count = range(max(int(self.value(extent)), 0))
-                turns = self._turns(self.order(count)) if kind is LoopKind.PARALLEL else count
-                for place in turns:
+                iterations = self._iterations(self.order(count)) if kind is LoopKind.PARALLEL else count
+                for place in iterations:
                     self.variables[index.name] = np.int64(place)
                     self.body(body)
             case While(cond, body):
@@ -204,7 +205,7 @@ class _Run:
             case Store(buffer, index, value):
                 self._store(buffer, index, self.value(value))
             case Alloc(buffer):
-                self.memory[buffer.name] = _Memory(buffer, self._sizes, None)
+                self.memory[buffer.name] = _BufferMemory(buffer, self._sizes, None)
             case Fail(reason):
                 raise KernelFailedError(reason)
             case Contraction():
@@ -221,25 +222,25 @@ class _Run:
                 message = "threads wait for each other outside of a group"
                 raise UndefinedError(message)
 
-    def _turns(self, places: Iterable[int]) -> Iterator[int]:
+    def _iterations(self, places: Iterable[int]) -> Iterator[int]:
         """The iterations of a parallel loop, each registered as the current one while it runs."""
-        outside = self.turn
+        outside = self.iteration
         self.runs += 1
         run = self.runs
         for place in places:
-            self.turn = (*outside, (run, place))
+            self.iteration = (*outside, (run, place))
             yield place
-        self.turn = outside
+        self.iteration = outside
 
     def _store(self, buffer: Buffer, index: tuple[Scalar, ...], value: NumpyScalar) -> None:
         memory = self.memory[buffer.name]
         self._write(memory, memory.offset([self.value(one) for one in index]), value)
 
-    def _write(self, memory: "_Memory", offset: int, value: NumpyScalar) -> None:
-        memory.touch(offset, self.turn)
+    def _write(self, memory: "_BufferMemory", offset: int, value: NumpyScalar) -> None:
+        memory.touch(offset, self.iteration)
         memory.elements[offset] = stored(value, memory.buffer.dtype)
         memory.is_written[offset] = True
-        memory.writers[offset] = self.turn
+        memory.writers[offset] = self.iteration
 
     def element(self, buffer: Buffer, where: tuple[int, ...]) -> NumpyScalar:
         """The value of an element."""
@@ -254,7 +255,7 @@ class _Run:
         if not memory.is_written[own].all():
             self._read(memory, first + int(np.argmin(memory.is_written[own])))
         for place in range(first, first + count):
-            memory.touch(place, self.turn)
+            memory.touch(place, self.iteration)
         return memory.elements[own]
 
     def put(self, buffer: Buffer, where: tuple[int, ...], value: NumpyScalar) -> None:
@@ -278,7 +279,7 @@ class _Run:
         """The generic definition: a loop for each index, a product in the accumulator's type for each term."""
         total: NumpyScalar = converted(0, one.accumulator)
         free = tuple(self._places(one.free, one.extents))
-        for number in self._turns(range(len(free))):
+        for number in self._iterations(range(len(free))):
             self.variables.update(free[number])
             total = converted(0, one.accumulator)
             for bound in self._places(one.bound, one.reduced):
@@ -328,11 +329,11 @@ class _Run:
         memory = self.memory[buffer.name]
         return self._read(memory, memory.offset([self.value(one) for one in index]))
 
-    def _read(self, memory: "_Memory", offset: int) -> NumpyScalar:
+    def _read(self, memory: "_BufferMemory", offset: int) -> NumpyScalar:
         if not memory.is_written[offset]:
             message = f"element {offset} of '{memory.buffer.name}' is read before it is written"
             raise UndefinedError(message)
-        memory.touch(offset, self.turn)
+        memory.touch(offset, self.iteration)
         return loaded(memory.elements[offset], memory.buffer.dtype)
 
     def _wide(self, one: WideLoad | WideStore) -> None:

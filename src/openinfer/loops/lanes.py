@@ -21,7 +21,7 @@ class GroupExecution(Protocol):
 
     variables: dict[str, NumpyScalar]
     memory: dict[str, Any]
-    turn: tuple[tuple[int, int], ...]
+    iteration: tuple[tuple[int, int], ...]
     runs: int
     """How many parallel loops have been started."""
     order: Callable[[range], Iterable[int]]
@@ -40,7 +40,7 @@ def waits(statement: Statement) -> bool:
 
 def run_group(run: GroupExecution, loop: For) -> None:
     """Run the threads of a group to completion."""
-    _Group(run, loop).finish()
+    _LaneGroup(run, loop).finish()
 
 
 @dataclass
@@ -52,10 +52,10 @@ class _Lane:
     at: Waiting | None = None
 
 
-class _Group:
+class _LaneGroup:
     def __init__(self, run: GroupExecution, loop: For) -> None:
         self._run = run
-        self._outside = run.variables, run.memory, run.turn
+        self._outside = run.variables, run.memory, run.iteration
         count = range(int(run.value(loop.extent)))
         self._lanes = [
             _Lane(
@@ -69,7 +69,7 @@ class _Group:
         self._advance(self._lanes)
         while any(lane.at is not None for lane in self._lanes):
             self._meet()
-        self._run.variables, self._run.memory, self._run.turn = self._outside
+        self._run.variables, self._run.memory, self._run.iteration = self._outside
 
     def _next_phase(self) -> None:
         """From here on, threads see what others wrote before."""
@@ -84,7 +84,7 @@ class _Group:
     def _enter(self, lane: _Lane) -> None:
         run = self._run
         run.variables, run.memory = lane.variables, lane.memory
-        run.turn = (*self._outside[2], (self._phase, lane.number))
+        run.iteration = (*self._outside[2], (self._phase, lane.number))
 
     def _steps(self, body: tuple[Statement, ...]) -> Iterator[Waiting]:
         """Run a thread, yielding at every statement where it waits."""

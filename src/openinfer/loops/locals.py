@@ -45,11 +45,11 @@ def local_ranges(body: tuple[Statement, ...]) -> LocalRanges:
     if not limits:
         return {}
     table: LocalRanges = {}
-    for turn in range(_MOST_PASSES):
+    for number in range(_MOST_PASSES):
         found = _joined(table, _Pass(limits, table).run(body))
         if found == table:
             return table
-        table = found if turn < _MOST_PASSES - 1 else _widened(table, found, limits)
+        table = found if number < _MOST_PASSES - 1 else _widened(table, found, limits)
     while (found := _joined(table, _Pass(limits, table).run(body))) != table:
         table = _widened(table, found, limits)
     for _ in range(2):

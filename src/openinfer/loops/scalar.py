@@ -45,7 +45,7 @@ class Buffer:
     """The name without the number that sets it apart from others of its kernel; empty if it has none."""
 
     @property
-    def steps(self) -> tuple[int, ...]:
+    def actual_strides(self) -> tuple[int, ...]:
         """The stride of each axis, in elements."""
         return row_major(self.shape) if self.strides is None else self.strides
 

@@ -26,8 +26,8 @@ from openinfer.loops.ir import (
 def offset(buffer: Buffer, index: tuple[Scalar, ...]) -> Scalar:
     """The linear position of an element, as printed code computes it."""
     total: Scalar = Const(0, INDEX)
-    for one, step in zip(index, buffer.steps, strict=True):
-        total = total + one * Const(step, INDEX)
+    for one, stride in zip(index, buffer.actual_strides, strict=True):
+        total = total + one * Const(stride, INDEX)
     return total
 
 

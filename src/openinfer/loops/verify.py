@@ -103,7 +103,7 @@ class _Verifier:
         for buffer in self._buffers.values():
             yield from self._declared(buffer)
         given = (*self._kernel.inputs, *self._kernel.outputs)
-        yield from self._body(self._kernel.body, _Scope({one.name for one in given}))
+        yield from self._body(self._kernel.body, _NameScope({one.name for one in given}))
         yield from early_problems(self._kernel)
 
     def _declared(self, buffer: Buffer) -> Iterator[str]:
@@ -118,7 +118,7 @@ class _Verifier:
 
     # --- statements -----------------------------------------------------------------------------------------------
 
-    def _body(self, statements: tuple[Statement, ...], outside: "_Scope") -> Iterator[str]:
+    def _body(self, statements: tuple[Statement, ...], outside: "_NameScope") -> Iterator[str]:
         scope = outside.inside()
         for statement in statements:
             match statement:
@@ -154,7 +154,7 @@ class _Verifier:
                 case TileStep():
                     yield from self._tiles(statement, scope)
 
-    def _loop(self, loop: For, scope: "_Scope") -> Iterator[str]:
+    def _loop(self, loop: For, scope: "_NameScope") -> Iterator[str]:
         yield from self._expects(loop.extent, INDEX, f"the extent of loop '{loop.index.name}'", scope)
         if loop.index.dtype is not INDEX:
             yield f"the index of loop '{loop.index.name}' is {loop.index.dtype}, not index"
@@ -166,7 +166,7 @@ class _Verifier:
             yield f"{loop.bind}s share the iterations of loop '{loop.index.name}', which build on each other"
         yield from self._body(loop.body, own)
 
-    def _bind(self, var: ScalarVar, scope: "_Scope", *, is_local: bool) -> Iterator[str]:
+    def _bind(self, var: ScalarVar, scope: "_NameScope", *, is_local: bool) -> Iterator[str]:
         if not _NAME.fullmatch(var.name):
             yield f"a variable is called {var.name!r}, which is not an identifier"
         if var.name in scope.variables:
@@ -179,7 +179,7 @@ class _Verifier:
         if is_local:
             scope.locals.add(var.name)
 
-    def _assigned(self, statement: SetLocal, scope: "_Scope") -> Iterator[str]:
+    def _assigned(self, statement: SetLocal, scope: "_NameScope") -> Iterator[str]:
         var = statement.var
         yield from self._expects(statement.value, var.dtype, f"the new value of '{var.name}'", scope)
         yield from self._scalar(var, scope)
@@ -188,13 +188,13 @@ class _Verifier:
             reason = "belongs to all iterations of a parallel loop" if shared else "is not a local variable"
             yield f"'{var.name}' gets another value, but {reason}"
 
-    def _stored(self, statement: Store, scope: "_Scope") -> Iterator[str]:
+    def _stored(self, statement: Store, scope: "_NameScope") -> Iterator[str]:
         yield from self._place(statement.buffer, statement.index, scope)
         yield from self._written(statement.buffer)
         wanted = statement.buffer.dtype.compute
         yield from self._expects(statement.value, wanted, f"what is stored to '{statement.buffer.name}'", scope)
 
-    def _combined(self, one: Combine, scope: "_Scope") -> Iterator[str]:
+    def _combined(self, one: Combine, scope: "_NameScope") -> Iterator[str]:
         own = scope.inside()
         if one.width < 1 or one.width & (one.width - 1):
             yield f"{one.width} threads combine variables, which is not a power of two"
@@ -206,7 +206,7 @@ class _Verifier:
             yield from self._expects(other, var.dtype, f"what is combined with '{var.name}'", own)
             yield from self._expects(value, var.dtype, f"the new value of '{var.name}'", _seeing(one.others, scope))
 
-    def _wide(self, one: WideLoad | WideStore, scope: "_Scope") -> Iterator[str]:
+    def _wide(self, one: WideLoad | WideStore, scope: "_NameScope") -> Iterator[str]:
         buffer = one.buffer
         parts = one.variables if isinstance(one, WideLoad) else one.values
         yield from self._place(buffer, one.index, scope)
@@ -221,7 +221,7 @@ class _Verifier:
             elif isinstance(part, ScalarVar):
                 yield from self._bind(part, scope, is_local=False)
 
-    def _tiles(self, one: TileStep, scope: "_Scope") -> Iterator[str]:
+    def _tiles(self, one: TileStep, scope: "_NameScope") -> Iterator[str]:
         for value in one.scalars:
             yield from self._scalar(value, scope)
         for buffer in one.writes:
@@ -235,7 +235,7 @@ class _Verifier:
 
     # --- contractions ---------------------------------------------------------------------------------------------
 
-    def _contraction(self, one: Contraction, scope: "_Scope") -> Iterator[str]:
+    def _contraction(self, one: Contraction, scope: "_NameScope") -> Iterator[str]:
         for what, names, extents in (("free", one.free, one.extents), ("bound", one.bound, one.reduced)):
             if len(names) != len(extents):
                 yield f"a contraction has {len(names)} {what} indices and {len(extents)} extents"
@@ -257,7 +257,7 @@ class _Verifier:
             if memory.name not in scope.memory or memory.name not in self._writable:
                 yield f"a template uses '{memory.name}', which is not allocated before"
 
-    def _indices(self, one: Contraction, scope: "_Scope") -> Iterator[str]:
+    def _indices(self, one: Contraction, scope: "_NameScope") -> Iterator[str]:
         """Check where each index of a contraction is used."""
         free = scope.inside()
         for var in one.free:
@@ -284,7 +284,7 @@ class _Verifier:
 
     # --- structures -----------------------------------------------------------------------------------------------
 
-    def _structure(self, one: Structure, scope: "_Scope") -> Iterator[str]:
+    def _structure(self, one: Structure, scope: "_NameScope") -> Iterator[str]:
         """The problems of a structured statement. Its loops may nest in any order, so its names must be new."""
         what = one.called
         own = scope.inside()
@@ -304,7 +304,7 @@ class _Verifier:
                 yield f"an element of {what} does not contain {scalar_text(Load(element.buffer, element.index))}"
         yield from self._results(one, what, _seeing(one.result_variables, scope))
 
-    def _results(self, one: Structure, what: str, scope: "_Scope") -> Iterator[str]:
+    def _results(self, one: Structure, what: str, scope: "_NameScope") -> Iterator[str]:
         read = {part.buffer for value in one.scalars for part in visit(value) if isinstance(part, Load)}
         for result in one.results:
             yield from self._place(result.buffer, result.index, scope)
@@ -316,12 +316,12 @@ class _Verifier:
 
     # --- expressions ----------------------------------------------------------------------------------------------
 
-    def _expects(self, value: Scalar, dtype: DType, what: str, scope: "_Scope") -> Iterator[str]:
+    def _expects(self, value: Scalar, dtype: DType, what: str, scope: "_NameScope") -> Iterator[str]:
         yield from self._scalar(value, scope)
         if value.dtype is not dtype:
             yield f"{what} is {value.dtype}, not {dtype}: {scalar_text(value)}"
 
-    def _place(self, buffer: Buffer, index: tuple[Scalar, ...], scope: "_Scope") -> Iterator[str]:
+    def _place(self, buffer: Buffer, index: tuple[Scalar, ...], scope: "_NameScope") -> Iterator[str]:
         known = self._buffers.get(buffer.name)
         if known is None:
             yield f"'{buffer.name}' is not a buffer of the kernel"
@@ -338,7 +338,7 @@ class _Verifier:
             if isinstance(one, Const) and extent and not is_symbolic(extent) and not _is_within(one, extent):
                 yield f"index {one.value} of '{buffer.name}' is outside of {list(buffer.shape)}"
 
-    def _scalar(self, value: Scalar, scope: "_Scope") -> Iterator[str]:
+    def _scalar(self, value: Scalar, scope: "_NameScope") -> Iterator[str]:
         if isinstance(value, Load):
             yield from self._place(value.buffer, value.index, scope)
             return
@@ -346,7 +346,7 @@ class _Verifier:
             yield from self._scalar(part, scope)
         yield from (f"{problem}: {scalar_text(value)}" for problem in self._own(value, scope))
 
-    def _own(self, value: Scalar, scope: "_Scope") -> Iterator[str]:
+    def _own(self, value: Scalar, scope: "_NameScope") -> Iterator[str]:
         """The problems of an expression whose operands are valid."""
         match value:
             case Const():
@@ -382,7 +382,7 @@ class _Verifier:
                 yield "no expression"
 
 
-class _Scope:
+class _NameScope:
     """The variables and buffers in scope, and the variables that can be assigned."""
 
     def __init__(self, memory: set[str]) -> None:
@@ -393,13 +393,13 @@ class _Scope:
         self.shared: set[str] = set()
         """Locals declared outside of a parallel loop, as seen inside of it."""
 
-    def inside(self) -> "_Scope":
+    def inside(self) -> "_NameScope":
         """A nested scope: its definitions are not visible outside."""
-        made = _Scope(set(self.memory))
+        made = _NameScope(set(self.memory))
         made.variables, made.locals, made.shared = dict(self.variables), set(self.locals), set(self.shared)
         return made
 
-    def in_parallel(self) -> "_Scope":
+    def in_parallel(self) -> "_NameScope":
         """The scope of a loop whose iterations run concurrently."""
         made = self.inside()
         made.shared |= made.locals
@@ -407,7 +407,7 @@ class _Scope:
         return made
 
 
-def _seeing(variables: tuple[ScalarVar, ...], scope: _Scope) -> _Scope:
+def _seeing(variables: tuple[ScalarVar, ...], scope: _NameScope) -> _NameScope:
     """The scope of an expression for which a structure binds additional variables."""
     own = scope.inside()
     own.variables |= {var.name: var.dtype for var in variables}
@@ -428,7 +428,11 @@ def _constant(value: Const) -> Iterator[str]:
 
 def _is_same_memory(one: Buffer, other: Buffer) -> bool:
     """Whether two buffers are equal for all dynamic sizes, not only at their bounds."""
-    return one == other and is_same_shape(one.shape, other.shape) and is_same_shape(one.steps, other.steps)
+    return (
+        one == other
+        and is_same_shape(one.shape, other.shape)
+        and is_same_shape(one.actual_strides, other.actual_strides)
+    )
 
 
 def _is_within(index: Const, extent: int) -> bool:

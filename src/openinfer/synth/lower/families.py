@@ -73,13 +73,15 @@ class Families:
     def _judged(self, weight: Weight) -> Weight:
         """The weight with ``can_miss`` set unless loops with known bounds prove that every access hits a tensor."""
         used = {name for expr in weight.index for name in names_in(expr)}
-        turns = self._place.turns(tuple(loop for loop in self._place.loops if loop.index in used))
-        return replace(weight, can_miss=turns is None or not all(self._exists(weight, turn) for turn in turns))
+        iterations = self._place.iterations(tuple(loop for loop in self._place.loops if loop.index in used))
+        return replace(
+            weight, can_miss=iterations is None or not all(self._exists(weight, iteration) for iteration in iterations)
+        )
 
-    def _exists(self, weight: Weight, turn: Mapping[str, int]) -> bool:
+    def _exists(self, weight: Weight, iteration: Mapping[str, int]) -> bool:
         place = 0
         for expr, first, extent in zip(weight.index, weight.firsts, weight.extents, strict=True):
-            value = static_value(expr, lambda name: turn[name] if name in turn else self._place.static(name))
+            value = static_value(expr, lambda name: iteration[name] if name in iteration else self._place.static(name))
             if value is None or not first <= value < first + extent:
                 return False
             place = place * extent + value - first
@@ -156,11 +158,11 @@ class Families:
         found: set[str] = set()
         for block in self._bound.graph.blocks.values():
             for access, loops in _writes_of(block.nodes, name):
-                turns = self._place.turns(loops)
-                if turns is None:
+                iterations = self._place.iterations(loops)
+                if iterations is None:
                     return None
-                for turn in turns:
-                    entry = pattern_name(variable, access, variable.origin.pattern, turn, self._place.static)
+                for iteration in iterations:
+                    entry = pattern_name(variable, access, variable.origin.pattern, iteration, self._place.static)
                     if entry is None:
                         return None
                     found.add(entry)

@@ -237,7 +237,7 @@ class _Lowering:
     # --- control flow ---------------------------------------------------------------------------------------------
 
     def _loop(self, node: Node, kind: Loop) -> None:
-        if self._place.turns((kind,)) == []:
+        if self._place.iterations((kind,)) == []:
             return
         variables, current, bits = self._variables, self._variables.current, self._reached.bits
         effects = self._bound.effects[node.index]

@@ -7,7 +7,7 @@ from openinfer.check.access import static_value
 from openinfer.check.bound import BoundGraph
 from openinfer.check.indices import Around
 
-_MOST_TURNS = 4096
+_MOST_ITERATIONS = 4096
 """The most loop iterations to enumerate in order to see which entries are written."""
 
 
@@ -34,10 +34,10 @@ class LoweringPlace:
             return found if isinstance(found, int) else None
         return self._bound.sizes.get(name)
 
-    def turns(self, loops: Around) -> list[dict[str, int]] | None:
+    def iterations(self, loops: Around) -> list[dict[str, int]] | None:
         """The index values of each iteration of nested loops; None if bounds are dynamic or iterations too many."""
         bounds = [(static_value(one.start, self.static), static_value(one.end, self.static)) for one in loops]
         ranges = [range(start, end) for start, end in bounds if start is not None and end is not None]
-        if len(ranges) < len(bounds) or prod(map(len, ranges)) > _MOST_TURNS:
+        if len(ranges) < len(bounds) or prod(map(len, ranges)) > _MOST_ITERATIONS:
             return None
-        return [dict(zip((loop.index for loop in loops), turn, strict=True)) for turn in product(*ranges)]
+        return [dict(zip((loop.index for loop in loops), iteration, strict=True)) for iteration in product(*ranges)]

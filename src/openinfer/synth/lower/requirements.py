@@ -41,7 +41,7 @@ _Tree = _Fork | Code | None
 
 
 @dataclass(frozen=True)
-class _Run:
+class _RuleRun:
     asked: tuple[Comparison, ...]
     answers: tuple[bool, ...]
     code: Code | None
@@ -56,7 +56,7 @@ class Refusals:
         self._asked: dict[str, None] = {}
         """The sizes that the rule has compared; its result does not depend on the others."""
         self._points: _Points | None = None
-        self._runs: list[_Run] = []
+        self._runs: list[_RuleRun] = []
         self._never: set[tuple[bool, ...]] = set()
         """Outcomes that no tried sizes produce."""
         is_followed = self._explore()
@@ -102,11 +102,11 @@ class Refusals:
     def _run(self, sizes: Mapping[str, int]) -> None:
         path = Path()
         code = self._rule({name: path.size(name, value, self._bounds[name]) for name, value in sizes.items()})
-        self._runs.append(_Run(tuple(asked for asked, _ in path.taken), tuple(one for _, one in path.taken), code))
+        self._runs.append(_RuleRun(tuple(asked for asked, _ in path.taken), tuple(one for _, one in path.taken), code))
         for asked, _ in path.taken:
             self._asked |= dict.fromkeys((*names(asked.left), *names(asked.right)))
 
-    def _open_ends(self) -> Iterator[tuple[_Run, int]]:
+    def _open_ends(self) -> Iterator[tuple[_RuleRun, int]]:
         """Runs and positions in them where the opposite outcome has not been explored."""
         followed = {run.answers[:length] for run in self._runs for length in range(len(run.answers) + 1)}
         for run in self._runs:

@@ -132,7 +132,7 @@ def in_place_inputs(kernel: Kernel) -> list[int]:
             if isinstance(one, Load) and one.buffer == buffer
         ]
         is_like = buffer.dtype is out.dtype and is_same_shape(buffer.shape, out.shape)
-        is_like = is_like and is_same_shape(buffer.steps, out.steps)
+        is_like = is_like and is_same_shape(buffer.actual_strides, out.actual_strides)
         if loads and is_like and all(one.index == where for one in loads):
             found.append(number)
     return found

@@ -64,7 +64,7 @@ def rollback_of(program: Program, plan: MemoryPlan, *, is_interruptible: bool = 
 
     An interruptible step can fail at the start of any block or loop iteration.
     """
-    if not _Order(program, plan, is_interruptible=is_interruptible).can_tear():
+    if not _FailureOrder(program, plan, is_interruptible=is_interruptible).can_tear():
         return None
     return _Amount(program, plan).rollback()
 
@@ -101,7 +101,7 @@ class _Outcome:
         )
 
 
-class _Order:
+class _FailureOrder:
     """Determines whether a step can fail after a change; loops count as two iterations, and both branches count."""
 
     def __init__(self, program: Program, plan: MemoryPlan, *, is_interruptible: bool) -> None:

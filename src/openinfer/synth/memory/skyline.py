@@ -114,14 +114,14 @@ def stacked(component: Component, capacity: int, steps: SearchBudget) -> Answer:
     while True:
         for order in component.orders:
             own = steps.taken(limit)
-            answer = _Tree(component, capacity, order).run(own)
+            answer = _SearchTree(component, capacity, order).run(own)
             steps.use(-own.left)
             if answer.offsets is not None or answer.is_excluded or steps.used_up:
                 return answer
         limit *= 4
 
 
-class _Tree:
+class _SearchTree:
     """One search over the orders in which requests can be stacked, in ascending order of their offsets."""
 
     def __init__(self, component: Component, capacity: int, order: Sequence[int]) -> None:
@@ -195,7 +195,7 @@ class _Tree:
         return not lows or max(min(lows), offset) + self._rest[section] <= self._capacity
 
     def _backtrack(self) -> None:
-        """Undo the last placement."""
+        """Remove the last placement."""
         one, lifted = self._placed.pop()
         for other, before in lifted:
             self._low[other] = before

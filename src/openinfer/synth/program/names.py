@@ -42,7 +42,7 @@ def field(prefix: str, name: str, number: int) -> str:
 
 
 def is_plain(name: str) -> bool:
-    """Whether a name needs no prefix: it is no keyword, looks like no macro, and clashes with no prefixed field.
+    """Whether a name needs no prefix: it is not a keyword, and does not look like a macro or a prefixed field.
 
     >>> [name for name in ("x", "T", "int", "GPIO", "_x", "v_x", "I", "Dh", "a b") if is_plain(name)]
     ['x', 'T', 'Dh']

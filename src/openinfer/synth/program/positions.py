@@ -61,7 +61,7 @@ class Positions:
         self._number(program)
         self._reach = self._reaches()
         self._places = sorted(self._calls)
-        self._tree = _Tree([_union(*(self._reach[name] for name in self._calls[place])) for place in self._places])
+        self._tree = _UnionTree([_union(*(self._reach[name] for name in self._calls[place])) for place in self._places])
 
     def first(self, step: Step) -> int:
         """The position of a step; for a mark, that of the step before it."""
@@ -145,7 +145,7 @@ def _union(*sets: IntervalSet) -> IntervalSet:
     return found.union((intervals[place - 1][1], intervals[place][0]) for place in filled)
 
 
-class _Tree:
+class _UnionTree:
     """A segment tree of unions: the union of any range of sets is made of a few nodes."""
 
     def __init__(self, leaves: list[IntervalSet]) -> None:

@@ -140,7 +140,7 @@ def arena_svg(
 
 
 @dataclass(frozen=True)
-class _Piece:
+class _LifePiece:
     """One interval of a request's lifetime, in the coordinates of the picture."""
 
     number: int
@@ -201,8 +201,8 @@ class _Picture:
             parts.append(_line(self._x(0), y, self._end, y, 'stroke="#e3e3e3"'))
             parts.append(f'<text x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{size_text(address)}</text>')
         middle = self._y(self._placement.peak / 2)
-        turned = f'transform="rotate(-90 14 {middle:.1f})"'
-        parts.append(f'<text x="14" y="{middle:.1f}" text-anchor="middle" fill="#666" {turned}>address</text>')
+        rotation = f'transform="rotate(-90 14 {middle:.1f})"'
+        parts.append(f'<text x="14" y="{middle:.1f}" text-anchor="middle" fill="#666" {rotation}>address</text>')
         return parts
 
     def shade(self) -> list[str]:
@@ -212,7 +212,7 @@ class _Picture:
         x, y, height = self._x(self._fullest), self._y(self._placement.peak), self._row * self._placement.peak
         return [f'<rect x="{x:.1f}" y="{y:.1f}" width="{self._column:.1f}" height="{height:.1f}" fill="#fbe3e4"/>']
 
-    def _pieces(self) -> Iterator[_Piece]:
+    def _pieces(self) -> Iterator[_LifePiece]:
         """One rectangle per interval of a lifetime; those at the peak come last, to keep their outlines visible."""
         pairs = [(number, request) for number, request in enumerate(self._requests) if request.nbytes]
         for number, request in sorted(pairs, key=lambda pair: self._owns(pair[1])):
@@ -220,7 +220,9 @@ class _Picture:
             size = aligned(request.nbytes, self._placement.alignment)
             for first, last in request.lifetime:
                 x, y = self._x(first), self._y(offset + size)
-                yield _Piece(number, request, (first, last), x, y, (last + 1 - first) * self._column, size * self._row)
+                yield _LifePiece(
+                    number, request, (first, last), x, y, (last + 1 - first) * self._column, size * self._row
+                )
 
     def rectangles(self) -> list[str]:
         """The requests' rectangles."""
@@ -242,13 +244,13 @@ class _Picture:
         halo = 'stroke="#fff" stroke-opacity="0.6" stroke-width="3" paint-order="stroke" fill="#1a1a1a"'
         parts = []
         for one in self._pieces():
-            is_turned = one.width < min(one.height, len(one.name) * _LETTER + 8)
-            along, across = (one.height, one.width) if is_turned else (one.width, one.height)
+            is_rotated = one.width < min(one.height, len(one.name) * _LETTER + 8)
+            along, across = (one.height, one.width) if is_rotated else (one.width, one.height)
             room = int((along - 8) / _LETTER)
             if across >= _LINE and room >= min(3, len(one.name)):
                 x, y = one.x + one.width / 2, one.y + one.height / 2
-                turn = f' transform="rotate(-90 {x:.1f} {y:.1f})"' if is_turned else ""
-                shown = f'x="{x:.1f}" y="{y + 4:.1f}" text-anchor="middle"{turn} {halo} pointer-events="none"'
+                rotation = f' transform="rotate(-90 {x:.1f} {y:.1f})"' if is_rotated else ""
+                shown = f'x="{x:.1f}" y="{y + 4:.1f}" text-anchor="middle"{rotation} {halo} pointer-events="none"'
                 parts.append(f"<text {shown}>{_plain(_short(one.name, room))}</text>")
         return parts
 
@@ -282,8 +284,8 @@ class _Picture:
         for position in _ticks(max(len(self._live) - 1, 0), most):
             x, y = self._x(position + 0.5), base + 8
             name = names[position] if position < len(names) else str(position)
-            turn = f'transform="rotate(-60 {x + 3:.1f} {y + 4:.1f})"'
-            place = f'x="{x + 3:.1f}" y="{y + 4:.1f}" text-anchor="end" {turn}'
+            rotation = f'transform="rotate(-60 {x + 3:.1f} {y + 4:.1f})"'
+            place = f'x="{x + 3:.1f}" y="{y + 4:.1f}" text-anchor="end" {rotation}'
             parts.append(f"<text {place}>{_plain(_short(name, _NAME))}</text>")
         legend = "step; dashed: bytes alive; shaded: the fullest step, outlined: what is alive there"
         middle = (self._x(0) + self._end) / 2

@@ -151,7 +151,7 @@ class TableMemory:
         return all(least <= extent and (bound is None or extent <= bound) for extent, least, bound in rest)
 
 
-class _Memory:
+class _MappedBytes:
     """Bytes at an address, exposed to NumPy."""
 
     def __init__(self, address: int, nbytes: int, owner: object) -> None:
@@ -161,7 +161,7 @@ class _Memory:
 
 def borrowed(address: int, nbytes: int, owner: object = None) -> Array:
     """Bytes at an address as an array, which keeps ``owner`` alive."""
-    return np.asarray(_Memory(address, nbytes, owner)) if nbytes else np.empty(0, np.uint8)
+    return np.asarray(_MappedBytes(address, nbytes, owner)) if nbytes else np.empty(0, np.uint8)
 
 
 def _contiguous_copy(array: Array) -> Array:

@@ -60,7 +60,7 @@ class Passes:
     """Earlier measurements; None means the shipped records, or none if ``tune`` measures now."""
     allow: frozenset[Allowed] = frozenset()
     """The deviations from the numerics contract that are allowed, besides nodes that say so themselves."""
-    undo: bool | None = None
+    rollback: bool | None = None
     """Whether a step that fails is rolled back, which takes memory; None means if there is an operating system."""
 
     @classmethod
@@ -148,7 +148,7 @@ class Target(Generic[P]):
             self.max_buffer_bytes,
             has_heap=is_hosted,
             is_hosted=is_hosted,
-            rolls_back=is_hosted if passes.undo is None else passes.undo,
+            rolls_back=is_hosted if passes.rollback is None else passes.rollback,
             on_device=self.on_device,
         )
 

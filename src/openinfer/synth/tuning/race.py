@@ -1,6 +1,6 @@
 """Races kernels that compute the same in different ways: one program runs all of them and times each.
 
-The program consists of calls alone: all calls of one contender, then those of the next. Contenders are thus interleaved
+The program consists of calls alone: all calls of one candidate, then those of the next. Candidates are thus interleaved
 and run equally often, and each finds its weights as cold as in the program that it is chosen for.
 """
 
@@ -16,25 +16,25 @@ from openinfer.synth.targets.project import RunnableProject
 
 _MOST_CALLS = 6
 _MOST_BYTES = 24 << 20
-"""The most bytes of weights that the calls of one contender read."""
+"""The most bytes of weights that the calls of one candidate read."""
 _LEAST_ROUNDS = 9
 
 
 @dataclass(frozen=True)
 class Race:
-    """A program that runs contenders one after the other, and the positions of each contender's counted calls."""
+    """A program that runs candidates one after the other, and the positions of each candidate's counted calls."""
 
     project: RunnableProject
     counted: tuple[range, ...]
 
     def times(self, step: StepTimes) -> list[float]:
-        """The seconds of each contender in one step."""
+        """The seconds of each candidate in one step."""
         return [sum(step.calls[place][1] for place in places) for places in self.counted]
 
 
 MakeProject = Callable[[Program], RunnableProject]
 Measure = Callable[[Race, float], Sequence[Sequence[float]]]
-"""Runs a race for a number of seconds; returns the times of all contenders in each round."""
+"""Runs a race for a number of seconds; returns the times of all candidates in each round."""
 
 
 def raced(race: Race, seconds: float) -> list[list[float]]:
@@ -49,16 +49,16 @@ def raced(race: Race, seconds: float) -> list[list[float]]:
 
 
 def race_of(
-    program: Program, contenders: Sequence[Sequence[KernelStep]], project: MakeProject, *, is_warm: bool
+    program: Program, candidates: Sequence[Sequence[KernelStep]], project: MakeProject, *, is_warm: bool
 ) -> Race:
     """A race of kernels with the weights of a program.
 
     ``is_warm``: the weights stay in the L2 cache, so calls are made twice and only the second time counts.
     """
-    memory = _Memory()
+    memory = _CallMemory()
     steps: list[KernelStep] = []
     counted = []
-    for calls in contenders:
+    for calls in candidates:
         for _ in range(1 + is_warm):
             first = len(steps)
             steps += [memory.placed(call) for call in calls]
@@ -68,8 +68,8 @@ def race_of(
     return Race(project(made), tuple(counted))
 
 
-class _Memory:
-    """Values for calls outside of their program. All contenders read the same memory, as they would in a step."""
+class _CallMemory:
+    """Values for calls outside of their program. All candidates read the same memory, as they would in a step."""
 
     def __init__(self) -> None:
         self._read: dict[tuple[int, str, tuple[int, ...]], Value] = {}

@@ -67,7 +67,7 @@ class Trial:
     workshop: Workshop
     is_warm: bool
 
-    def contenders(self, choices: Sequence[Choice]) -> dict[Choice | None, list[KernelStep]]:
+    def distinct(self, choices: Sequence[Choice]) -> dict[Choice | None, list[KernelStep]]:
         """The default rule, as None, and the choices that produce distinct kernels."""
         found: dict[Choice | None, list[KernelStep]] = {}
         for choice in (None, *choices):
@@ -77,9 +77,9 @@ class Trial:
                 found[choice] = made
         return found
 
-    def race(self, contenders: Sequence[KernelCalls]) -> Race:
-        """A race of the contenders."""
-        return race_of(self.program, contenders, self.workshop.project, is_warm=self.is_warm)
+    def race(self, candidates: Sequence[KernelCalls]) -> Race:
+        """A race of the candidates."""
+        return race_of(self.program, candidates, self.workshop.project, is_warm=self.is_warm)
 
 
 @dataclass(frozen=True)
@@ -120,11 +120,11 @@ class Tune:
 
         A choice that is not faster in three out of four rounds counts as no faster.
         """
-        contenders = trial.contenders(choices)
-        others = [choice for choice in contenders if choice is not None]
+        distinct = trial.distinct(choices)
+        others = [choice for choice in distinct if choice is not None]
         if not others:
             return {}
-        rounds = np.array(self.measure(trial.race(list(contenders.values())), self.seconds))
+        rounds = np.array(self.measure(trial.race(list(distinct.values())), self.seconds))
         middle, high = np.percentile(rounds[:, 1:] / rounds[:, :1], (50, 75), axis=0)
         shares = np.where(high < 1, middle, np.maximum(middle, 1))
         return dict(zip(others, map(float, shares), strict=True))

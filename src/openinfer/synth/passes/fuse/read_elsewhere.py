@@ -99,9 +99,9 @@ def _is_squared(buffer: Buffer, kernel: Kernel) -> bool:
 def _keeps_rows(source: Load, form: Pointwise, made: Buffer) -> bool:
     """Whether each index is used exactly once, and rows of the result are contiguous in the source."""
     places = [affine(one) for one in source.index]
-    names = [name for place in places if place is not None for name in place.steps]
+    names = [name for place in places if place is not None for name in place.strides]
     chosen = [var.name for var, extent in zip(form.indices, made.shape, strict=True) if not is_same(extent, 1)]
     if not form.indices or None in places or not set(chosen) <= set(names) or len(set(names)) < len(names):
         return False
     last = places[-1]
-    return last is not None and is_same(last.first, 0) and is_same(last.step(form.indices[-1]), 1)
+    return last is not None and is_same(last.first, 0) and is_same(last.stride(form.indices[-1]), 1)

@@ -127,7 +127,7 @@ def _is_whole(one: Contraction) -> bool:
         steps = (
             ()
             if place is None
-            else sorted((int(step), extents.get(name, 0), name) for name, step in place.steps.items())
+            else sorted((int(step), extents.get(name, 0), name) for name, step in place.strides.items())
         )
         total = 1
         for step, count, name in steps:

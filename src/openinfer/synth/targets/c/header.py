@@ -24,7 +24,7 @@ class HeaderFacts:
     banner: str
     alignment: int
     arena: int
-    undo: int
+    rollback: int
     can_tear: bool
     state: int
     weights: int
@@ -178,7 +178,7 @@ def _failed_step(facts: HeaderFacts) -> str:
     if not facts.can_tear:
         return "/* Runs one step. A step that fails has no effect: persistent variables keep their values. */"
     undefined = "persistent variables\n   are undefined, and steps are refused until they are reset or loaded. */"
-    if facts.undo:
+    if facts.rollback:
         return (
             "/* Runs one step. A step that fails is rolled back: persistent variables keep their values. But if its"
             f"\n   undo log exceeds {facts.name.upper()}_UNDO_BYTES, {undefined}"
@@ -190,8 +190,8 @@ def _failed_step(facts: HeaderFacts) -> str:
 
 def _optional(upper: str, facts: HeaderFacts) -> str:
     saved = "" if facts.saved is None else f"#define {upper}_SAVED_BYTES {facts.saved}\n"
-    if facts.undo:
-        saved += f"#define {upper}_UNDO_BYTES {facts.undo} /* of the arena, for the undo log of a step */\n"
+    if facts.rollback:
+        saved += f"#define {upper}_UNDO_BYTES {facts.rollback} /* of the arena, for the undo log of a step */\n"
     return saved if facts.threads == 1 else f"{saved}#define {upper}_THREADS {facts.threads}\n"
 
 

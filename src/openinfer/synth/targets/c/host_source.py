@@ -90,7 +90,7 @@ class HostSource:
                 banner=banner,
                 alignment=self.placed.rules.alignment,
                 arena=self.placed.arena_bytes,
-                undo=self.placed.rollback_bytes,
+                rollback=self.placed.rollback_bytes,
                 can_tear=self.placed.can_tear,
                 state=self.placed.state_bytes,
                 weights=self.placed.weights.size,

@@ -114,9 +114,9 @@ def _is_inside(
     if place is None:
         return False
     extent = buffer.shape[axis]
-    if not set(place.steps) <= set(extents):
+    if not set(place.strides) <= set(extents):
         # It depends on an enclosing loop: the original access is in bounds.
         return True
-    last = place.first + sum(step * (extents[name] - 1) for name, step in place.steps.items())
+    last = place.first + sum(step * (extents[name] - 1) for name, step in place.strides.items())
     behind = replace(place, first=place.first - extent)
     return (place.first >= 0 or ("ge", place) in edges) and (last < extent or ("lt", behind) in edges)

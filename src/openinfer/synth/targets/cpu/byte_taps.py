@@ -156,8 +156,8 @@ class ByteWindows:
         lead, tap = self._weights
         place = position(self.one.b, self.one.b_index)
         assert place is not None
-        steps = [(extent, place.step(var)) for var, extent in lead]
-        taps = () if tap is None else ((tap[1], place.step(tap[0])),)
+        steps = [(extent, place.stride(var)) for var, extent in lead]
+        taps = () if tap is None else ((tap[1], place.stride(tap[0])),)
         found = in_panels(place.first, tuple(steps), (), taps, GROUP * self.template.groups)
         return replace(found, words="with rows of windows padded to groups of four")
 
@@ -167,7 +167,7 @@ class ByteWindows:
         own, extents = self.template, self._extents
         place = position(self.one.b, self.one.b_index)
         assert place is not None
-        outer = [(var, extent) for var, extent in extents.items() if place.step(var) and var in self.one.free]
+        outer = [(var, extent) for var, extent in extents.items() if place.stride(var) and var in self.one.free]
         inner = [own.channels] if own.channels is not None else []
         if own.row is not None and own.row.tap is not None:
             inner.append((own.row.tap, own.row.taps))
@@ -303,4 +303,4 @@ def plane_start(one: Contraction, taps: ByteTaps) -> Affine:
     place = position(one.a, (*one.a_index[: taps.axis], *[index(0)] * (len(one.a_index) - taps.axis)))
     assert place is not None
     inner = taps.channels[0].name if taps.channels is not None else None
-    return Affine(place.first, {name: step for name, step in place.steps.items() if name != inner})
+    return Affine(place.first, {name: step for name, step in place.strides.items() if name != inner})

@@ -70,7 +70,7 @@ def reads_along(one: Contraction, product: Product) -> bool:
     """Whether the factor with the columns is contiguous along the sum, and all terms are valid."""
     place = _place(one, product.right.buffer)
     last = product.inner.last
-    return one.valid is None and place is not None and last is not None and is_same(place.step(last), 1)
+    return one.valid is None and place is not None and last is not None and is_same(place.stride(last), 1)
 
 
 def _place(one: Contraction, buffer: Buffer) -> Affine | None:
@@ -87,9 +87,9 @@ def _with_panels(found: Grouped, product: Product) -> Grouped:
     outside = product.outside.used_by(place)
     packing = in_panels(
         place.first,
-        outside.steps(place),
-        product.inner.steps(place),
-        product.columns.steps(place),
+        outside.strides(place),
+        product.inner.strides(place),
+        product.columns.strides(place),
         width,
         group=GROUP,
     )
@@ -105,7 +105,7 @@ def _with_packed_rows(found: Grouped, product: Product) -> Grouped:
     assert place is not None
     outside = product.outside.used_by(place)
     lead = FusedAxis((*outside.vars, *product.rows.vars), (*outside.extents, *product.rows.extents))
-    rows = in_panels(place.first, lead.steps(place), (), product.inner.steps(place), _stride(product.inner))
+    rows = in_panels(place.first, lead.strides(place), (), product.inner.strides(place), _stride(product.inner))
     words = "in rows padded to groups of four" + ", with the top bit of each byte flipped" * found.tile.is_flipped
     packing = replace(rows, flip=found.tile.is_flipped, words=words)
     zero = Const(0, INDEX)

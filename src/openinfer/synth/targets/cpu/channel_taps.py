@@ -101,8 +101,8 @@ class ChannelWindows:
         """The weights: for each tap, those of all channels."""
         place = position(self.one.b, self.one.b_index)
         assert place is not None
-        taps = tuple((extent, place.step(var)) for var, extent in zip(self.one.bound, self.one.reduced, strict=True))
-        made = in_panels(place.first, (), taps, ((self.channels, place.step(self.channel)),), self.channels)
+        taps = tuple((extent, place.stride(var)) for var, extent in zip(self.one.bound, self.one.reduced, strict=True))
+        made = in_panels(place.first, (), taps, ((self.channels, place.stride(self.channel)),), self.channels)
         return replace(made, words="with the channels of each tap contiguous")
 
     def over(self, panels: Buffer, zeros: Buffer | None) -> tuple[Statement, ...]:
@@ -186,9 +186,9 @@ def _channel(one: Contraction) -> tuple[int, ScalarVar] | None:
     """The channel axis of the first factor, and the index along it and along the channels of the result."""
     places = [position(one.a, one.a_index), position(one.out, one.out_index), position(one.b, one.b_index)]
     for var in one.free:
-        if all(place is not None and is_same(place.step(var), 1) for place in places[:2]):
+        if all(place is not None and is_same(place.stride(var), 1) for place in places[:2]):
             axes = [at for at, part in enumerate(one.a_index) if affine(part) == Affine(0, {var.name: 1})]
-            is_weighed = places[2] is not None and places[2].step(var)
+            is_weighed = places[2] is not None and places[2].stride(var)
             if len(axes) == 1 and is_weighed and is_same(one.a.shape[axes[0]], one.extents[one.free.index(var)]):
                 return axes[0], var
     return None

@@ -183,7 +183,7 @@ class ChannelGroups:
         channels = [
             extent
             for var, extent in zip(one.free, one.extents, strict=True)
-            if place and place.step(var) == 1 and var.name in rows
+            if place and place.stride(var) == 1 and var.name in rows
         ]
         is_full = bool(channels) and channels[0] >= self._machine.lanes(one.accumulator.bits)
         return (_TRANSPOSED if is_full else -1.0) * prod(one.extents)

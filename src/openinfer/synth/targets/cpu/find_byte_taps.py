@@ -40,11 +40,11 @@ def byte_windows_of(one: Contraction, target: CpuMachine) -> ByteWindows | None:
     if found is None or position(one.b, one.b_index) is None:
         return None
     plain, fill = found
-    made = _Finder(plain, target, fill).run()
+    made = _ByteTapFinder(plain, target, fill).run()
     return None if made is None else replace(made, one=one)
 
 
-class _Finder:
+class _ByteTapFinder:
     def __init__(self, one: Contraction, target: CpuMachine, fill: int) -> None:
         self._one, self._target, self._fill = one, target, fill
         self._extents = dict(zip((*one.free, *one.bound), (*one.extents, *one.reduced), strict=True))

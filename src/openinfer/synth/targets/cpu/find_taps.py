@@ -29,18 +29,18 @@ def taps_of(one: Contraction, target: CpuMachine) -> Taps | None:
 
     Its weights are the second factor, which must be finite if some terms are invalid.
     """
-    return _Finder(one, target).run()
+    return _TapFinder(one, target).run()
 
 
 def few_channels_of(one: Contraction, target: CpuMachine) -> Taps | None:
     """The same for a convolution of few channels without groups, such as the first one of an image network."""
-    return _Finder(one, target).run_alone()
+    return _TapFinder(one, target).run_alone()
 
 
 FindTaps: TypeAlias = Callable[[Contraction, CpuMachine], Taps | None]
 
 
-class _Finder:
+class _TapFinder:
     def __init__(self, one: Contraction, target: CpuMachine) -> None:
         self._one, self._target = one, target
         self._extents = dict(zip((*one.free, *one.bound), (*one.extents, *one.reduced), strict=True))
@@ -97,7 +97,7 @@ class _Finder:
         place = position(self._one.b, self._one.b_index)
         step = 1
         for var, extent in zip(reversed(self._one.bound), reversed(self._one.reduced), strict=True):
-            if place is None or place.step(var) != step:
+            if place is None or place.stride(var) != step:
                 return False
             step *= extent
         return place is not None

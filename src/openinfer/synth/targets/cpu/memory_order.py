@@ -39,7 +39,7 @@ from openinfer.synth.targets.cpu.spread import count_of, spread
 def in_memory_order(kernel: Kernel) -> Kernel:
     """The kernel with its parallel loops in the memory order of what they store."""
     taken = {one.name for one in (*kernel.inputs, *kernel.outputs, *kernel.scratch)}
-    body = _Order(taken).statements(straightened(kernel.body))
+    body = _LoopOrder(taken).statements(straightened(kernel.body))
     return replace(kernel, body=body)
 
 
@@ -66,16 +66,16 @@ def _jumps(loop: For) -> int:
 def _step_of(buffer: Buffer, index: Sequence[Scalar], var: ScalarVar) -> int | None:
     """The stride of an access along a loop index; None if it is not constant."""
     total = 0
-    for part, step in zip(index, buffer.steps, strict=True):
+    for part, step in zip(index, buffer.actual_strides, strict=True):
         if var.name in variables(part):
             place = affine(part)
             if place is None:
                 return None
-            total += int(place.step(var)) * int(step)
+            total += int(place.stride(var)) * int(step)
     return total
 
 
-class _Order:
+class _LoopOrder:
     def __init__(self, taken: set[str]) -> None:
         self._taken = taken
 
@@ -182,11 +182,11 @@ def _stored(body: Sequence[Statement]) -> Affine | None:
 
 
 def _step(place: Affine, var: ScalarVar) -> int:
-    return int(place.step(var))
+    return int(place.stride(var))
 
 
 def _is_across(value: Scalar, loop: For) -> bool:
     """Whether all loads that depend on a loop are contiguous along it."""
     loads = [part for part in visit(value) if isinstance(part, Load)]
     places = [position(one.buffer, one.index) for one in loads if loop.index.name in variables(*one.index)]
-    return bool(places) and all(place is not None and is_same(place.step(loop.index), 1) for place in places)
+    return bool(places) and all(place is not None and is_same(place.stride(loop.index), 1) for place in places)

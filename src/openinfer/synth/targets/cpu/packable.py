@@ -29,12 +29,14 @@ class Packable:
         place = position(buffer, index)
         own = dict(zip((var.name for var in (*one.free, *one.bound)), (*one.extents, *one.reduced), strict=True))
         stored = integers_of(one, buffer)
-        if place is None or not set(place.steps) <= set(own) or not (is_plain or stored is not None):
+        if place is None or not set(place.strides) <= set(own) or not (is_plain or stored is not None):
             return False
         if stored is not None and stored.groups is not None and not all(map(self._is_panel, stored.groups.loads)):
             return False
         # The number of rows of the other factor may only be known at run time.
-        return not any(map(is_symbolic, (*(own[name] for name in place.steps), *buffer.shape, *buffer.steps)))
+        return not any(
+            map(is_symbolic, (*(own[name] for name in place.strides), *buffer.shape, *buffer.actual_strides))
+        )
 
     def _is_panel(self, load: Load) -> bool:
         """Whether group scales can be stored in panels, too."""

@@ -37,12 +37,12 @@ class FusedAxis:
 
     def used_by(self, place: Affine) -> "FusedAxis":
         """The indices that a position depends on."""
-        pairs = [(var, extent) for var, extent in zip(self.vars, self.extents, strict=True) if place.step(var)]
+        pairs = [(var, extent) for var, extent in zip(self.vars, self.extents, strict=True) if place.stride(var)]
         return FusedAxis(tuple(var for var, _ in pairs), tuple(extent for _, extent in pairs))
 
-    def steps(self, place: Affine) -> tuple[tuple[int, int], ...]:
+    def strides(self, place: Affine) -> tuple[tuple[int, int], ...]:
         """The extent of each index, and its stride in a position."""
-        return tuple((extent, place.step(var)) for var, extent in zip(self.vars, self.extents, strict=True))
+        return tuple((extent, place.stride(var)) for var, extent in zip(self.vars, self.extents, strict=True))
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Factor:
     def step(self, axis: FusedAxis) -> int:
         """The stride along an axis."""
         assert self.place is not None
-        return self.place.step(axis.last) if axis.last is not None else 0
+        return self.place.stride(axis.last) if axis.last is not None else 0
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def without_single(one: Contraction) -> Contraction:
 
 def product_of(one: Contraction, is_panels: Callable[[Buffer], bool]) -> Product | None:
     """The matrix product a contraction is, or None. Columns that are or can be in panels are not read in place."""
-    return _Finder(one, is_panels).run()
+    return _ProductFinder(one, is_panels).run()
 
 
 def transposed_product_of(one: Contraction) -> Product | None:
@@ -103,7 +103,7 @@ def transposed_product_of(one: Contraction) -> Product | None:
 
     The first factor is read in place; its inner indices need not fuse.
     """
-    return _Finder(one, lambda _: True).run_windows(0)
+    return _ProductFinder(one, lambda _: True).run_windows(0)
 
 
 def window_product_of(one: Contraction) -> Product | None:
@@ -111,7 +111,7 @@ def window_product_of(one: Contraction) -> Product | None:
 
     Its columns, from the second factor, are contiguous in the result.
     """
-    return _Finder(one, lambda _: True).run_windows(1)
+    return _ProductFinder(one, lambda _: True).run_windows(1)
 
 
 def tiled_product(one: Contraction, tile: CpuTile) -> Product:
@@ -124,7 +124,7 @@ def tiled_product(one: Contraction, tile: CpuTile) -> Product:
     return found
 
 
-class _Finder:
+class _ProductFinder:
     def __init__(self, one: Contraction, is_panels: Callable[[Buffer], bool]) -> None:
         self._one = one
         self._is_panels = is_panels
@@ -134,7 +134,7 @@ class _Finder:
     def run(self) -> Product | None:
         one = self._one
         out = position(one.out, one.out_index)
-        unit = [var for var in one.free if out is not None and is_same(out.step(var), 1)]
+        unit = [var for var in one.free if out is not None and is_same(out.stride(var), 1)]
         if out is None or len(unit) != 1 or self._side(unit[0]) is None:
             return None
         side = self._side(unit[0])
@@ -144,7 +144,7 @@ class _Finder:
         if valid is None:
             return None
         right = self._factor(side, has_valid=valid == side)
-        is_loose = right.place is not None and not is_same(right.place.step(unit[0]), 1)
+        is_loose = right.place is not None and not is_same(right.place.stride(unit[0]), 1)
         if is_loose or self._is_panels(right.buffer):
             right = replace(right, place=None)
         left = self._factor(1 - side, has_valid=valid == 1 - side)
@@ -170,7 +170,7 @@ class _Finder:
         one = self._one
         out, place = position(one.out, one.out_index), position(one.a, one.a_index)
         columns = [var for var in one.free if self._side(var) == 1]
-        unit = [var for var in one.free if out is not None and is_same(out.step(var), 1)]
+        unit = [var for var in one.free if out is not None and is_same(out.stride(var), 1)]
         if place is None or len(columns) != 1 or len(unit) != 1 or self._side(unit[0]) != contiguous:
             return None
         maps = [out, place, *self._epilogue_maps()]
@@ -248,7 +248,7 @@ class _Finder:
                 if var in found or self._side(var) != side:
                     continue
                 first = found[0]
-                if all(is_same(one.step(var), one.step(first) * self._extents[first]) for one in known):
+                if all(is_same(one.stride(var), one.stride(first) * self._extents[first]) for one in known):
                     found.insert(0, var)
                     again = True
         return FusedAxis(tuple(found), tuple(self._extents[var] for var in found))
@@ -257,7 +257,7 @@ class _Finder:
 def _is_one(place: Affine, vars_: Sequence[ScalarVar], extents: Sequence[int]) -> bool:
     """Whether indices fuse into one in a position."""
     return all(
-        is_same(place.step(outer), place.step(inner) * extent)
+        is_same(place.stride(outer), place.stride(inner) * extent)
         for outer, inner, extent in zip(vars_, vars_[1:], extents[1:], strict=False)
     )
 

@@ -79,7 +79,7 @@ def _copied(kernel: Kernel) -> tuple[Array, Array] | None:
 
 def _place(buffer: Buffer, index: tuple[Scalar, ...], known: dict[str, Array]) -> Array | None:
     total: Array = np.zeros((), np.int64)
-    for part, step in zip(index, buffer.steps, strict=True):
+    for part, step in zip(index, buffer.actual_strides, strict=True):
         value = _value(part, known)
         if value is None:
             return None

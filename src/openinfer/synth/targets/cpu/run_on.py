@@ -59,7 +59,9 @@ def _joined(buffer: Buffer, index: Sequence[Scalar]) -> tuple[Scalar, ...]:
     for axis in range(len(found) - 1):
         match found[axis], found[axis + 1]:
             case Binary("div", left, Const(value=rows)), Binary("rem", right, Const(value=extent)) if (
-                left == right and rows == extent and buffer.steps[axis] == extent * buffer.steps[axis + 1]
+                left == right
+                and rows == extent
+                and buffer.actual_strides[axis] == extent * buffer.actual_strides[axis + 1]
             ):
                 found[axis], found[axis + 1] = Const(0, INDEX), left
             case _:

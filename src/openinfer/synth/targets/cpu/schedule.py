@@ -304,7 +304,7 @@ class _Planner:
         if self._packable(one)(product.right.buffer):
             return False
         place = position(product.right.buffer, one.index_of(product.right.buffer))
-        return place is not None and is_same(place.step(one.bound[0]), 1)
+        return place is not None and is_same(place.stride(one.bound[0]), 1)
 
     def _packable(self, one: Contraction) -> "Packable":
         return Packable(one, self._weights, tuple(self._uses))
@@ -358,9 +358,9 @@ class _Planner:
         lanes = tile.lanes if buffer.dtype.bits < 8 else 0
         packing = in_panels(
             place.first,
-            outside.steps(place),
-            product.inner.steps(place),
-            product.columns.steps(place),
+            outside.strides(place),
+            product.inner.strides(place),
+            product.columns.strides(place),
             tile.columns,
             lanes=lanes,
         )
@@ -391,7 +391,7 @@ class _Planner:
         assert place is not None
         outside, groups = product.outside.used_by(place), FusedAxis(one.bound[:1], one.reduced[:1])
         packing = in_panels(
-            place.first, outside.steps(place), groups.steps(place), product.columns.steps(place), tile.columns
+            place.first, outside.strides(place), groups.strides(place), product.columns.strides(place), tile.columns
         )
         panels = Buffer(load.buffer.name, load.buffer.dtype, packing.shape, load.buffer.space)
         self.packings[panels.name] = packing
@@ -448,7 +448,7 @@ def _ordered(one: Contraction, weights: frozenset[str]) -> Contraction:
     known += [place for place in places if place]
     if not known:
         return one
-    pairs = sorted(zip(one.bound, one.reduced, strict=True), key=lambda pair: -abs(int(known[0].step(pair[0]))))
+    pairs = sorted(zip(one.bound, one.reduced, strict=True), key=lambda pair: -abs(int(known[0].stride(pair[0]))))
     return replace(one, bound=tuple(var for var, _ in pairs), reduced=tuple(extent for _, extent in pairs))
 
 

@@ -80,7 +80,7 @@ def _are_places(buffer: Buffer, packing: Packing) -> bool:
 
 
 def _axes(buffer: Buffer) -> list[Strides]:
-    return [((extent, step),) for extent, step in zip(buffer.shape, buffer.steps, strict=True)]
+    return [((extent, step),) for extent, step in zip(buffer.shape, buffer.actual_strides, strict=True)]
 
 
 def _joined(strides: Strides) -> Strides:

@@ -398,17 +398,17 @@ def windows_along(one: Contraction, axis: int) -> Along | None:
     extents = dict(zip((*one.free, *one.bound), (*one.extents, *one.reduced), strict=True))
     place = affine(one.a_index[axis])
     assert place is not None  # positions of windows are affine
-    windows = [var for var in one.free if place.step(var)]
-    taps = [var for var in one.bound if place.step(var)]
-    if len(windows) > 1 or len(taps) > 1 or set(place.steps) != {var.name for var in (*windows, *taps)}:
+    windows = [var for var in one.free if place.stride(var)]
+    taps = [var for var in one.bound if place.stride(var)]
+    if len(windows) > 1 or len(taps) > 1 or set(place.strides) != {var.name for var in (*windows, *taps)}:
         return None
     window, tap = next(iter(windows), None), next(iter(taps), None)
     return Along(
         one.a.shape[axis],
         1 if window is None else extents[window],
-        1 if window is None else place.step(window),
+        1 if window is None else place.stride(window),
         place.first,
-        1 if tap is None else place.step(tap),
+        1 if tap is None else place.stride(tap),
         1 if tap is None else extents[tap],
         window,
         tap,
@@ -428,4 +428,4 @@ def sums_at(one: Contraction) -> Affine:
 def _outer(one: Contraction, place: Affine | None) -> Affine:
     assert place is not None
     gone = {var.name for var in (*one.bound, *one.free)}
-    return Affine(place.first, {name: step for name, step in place.steps.items() if name not in gone})
+    return Affine(place.first, {name: step for name, step in place.strides.items() if name not in gone})

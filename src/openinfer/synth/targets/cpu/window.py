@@ -46,7 +46,7 @@ def is_window(one: Contraction) -> bool:
     places = [affine(part) for part in one.a_index]
     edges = [affine(part - index(extent)) for part, extent in zip(one.a_index, one.a.shape, strict=True)]
     asked = [] if one.valid is None else conditions(one.valid)
-    is_forward = all(place is not None and min(place.steps.values(), default=0) >= 0 for place in places)
+    is_forward = all(place is not None and min(place.strides.values(), default=0) >= 0 for place in places)
     return is_forward and all(_is_edge(part, places, edges) for part in asked)
 
 
@@ -79,8 +79,8 @@ def spans(one: Contraction, outside: Mapping[str, int]) -> tuple[AxisSpan, ...]:
     for part, extent in zip(one.a_index, one.a.shape, strict=True):
         at = affine(part)
         assert at is not None
-        inside = Affine(0, {name: step for name, step in at.steps.items() if name in own})
-        first = Affine(at.first, {name: step for name, step in at.steps.items() if name not in own})
+        inside = Affine(0, {name: step for name, step in at.strides.items() if name in own})
+        first = Affine(at.first, {name: step for name, step in at.strides.items() if name not in own})
         count = 1 + _reach(inside, own)
         last = at.first + count - 1 + _reach(first, outside)
         found.append(AxisSpan(first, count, inside, at.first < 0 or last >= extent))
@@ -88,7 +88,7 @@ def spans(one: Contraction, outside: Mapping[str, int]) -> tuple[AxisSpan, ...]:
 
 
 def _reach(place: Affine, extents: Mapping[str, int]) -> int:
-    return sum(step * (extents[name] - 1) for name, step in place.steps.items())
+    return sum(step * (extents[name] - 1) for name, step in place.strides.items())
 
 
 def band(one: Contraction, var: ScalarVar, height: int) -> Contraction:
@@ -140,7 +140,7 @@ def in_memory(buffer: Buffer) -> list[int]:
     >>> in_memory(Buffer("x", DTYPES["f32"], (2, 3, 4), strides=(12, 1, 3)))
     [0, 2, 1]
     """
-    return sorted(range(len(buffer.shape)), key=lambda axis: -buffer.steps[axis])
+    return sorted(range(len(buffer.shape)), key=lambda axis: -buffer.actual_strides[axis])
 
 
 def strides_like(buffer: Buffer, shape: Sequence[int]) -> tuple[int, ...] | None:

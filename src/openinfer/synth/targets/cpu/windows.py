@@ -221,7 +221,7 @@ def _in_bands(one: Contraction, product: Product, tile: CpuTile, target: CpuMach
             inner = band(inner, places[-1], height)
             loops[BAND] = extents[places[-1]] // height
     seen = _seen(inner, loops)
-    if _is_copied(one) and seen[in_memory(one.a)[-1]].first.steps:
+    if _is_copied(one) and seen[in_memory(one.a)[-1]].first.strides:
         return None
     return Windows(tuple(loops.items()), inner, seen, _is_copied(one), tile)
 

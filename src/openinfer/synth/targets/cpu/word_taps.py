@@ -43,13 +43,15 @@ def word_taps_of(one: Contraction) -> WordTaps | None:
     if not _is_plain(one) or any(place is None for place in places):
         return None
     seen, weights, out = (place for place in places if place is not None)
-    taps = [var for var, extent in zip(one.bound, one.reduced, strict=True) if extent == WIDTH and seen.step(var) == 1]
-    along = [var for var in one.free if is_same(seen.step(var), 1) and is_same(out.step(var), 1)]
+    taps = [
+        var for var, extent in zip(one.bound, one.reduced, strict=True) if extent == WIDTH and seen.stride(var) == 1
+    ]
+    along = [var for var in one.free if is_same(seen.stride(var), 1) and is_same(out.stride(var), 1)]
     known = {var.name for var in (*one.free, *one.bound)}
-    if len(taps) != 1 or len(along) != 1 or weights.step(along[0]) != 0 or not set(seen.steps) <= known:
+    if len(taps) != 1 or len(along) != 1 or weights.stride(along[0]) != 0 or not set(seen.strides) <= known:
         return None
     rows = prod(one.reduced) // WIDTH
-    return WordTaps(along[0], taps[0]) if rows <= _MOST_ROWS and set(weights.steps) <= known else None
+    return WordTaps(along[0], taps[0]) if rows <= _MOST_ROWS and set(weights.strides) <= known else None
 
 
 def _is_plain(one: Contraction) -> bool:

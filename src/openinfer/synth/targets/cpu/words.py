@@ -63,9 +63,9 @@ def _packed(one: Contraction, product: Product, tile: CpuTile, wide: Buffer) -> 
     outside: FusedAxis = product.outside.used_by(place)
     plain = in_panels(
         place.first,
-        outside.steps(place),
-        product.inner.steps(place),
-        axis.steps(place),
+        outside.strides(place),
+        product.inner.strides(place),
+        axis.strides(place),
         width,
         group=GROUP,
     )

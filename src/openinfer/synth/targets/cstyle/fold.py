@@ -60,7 +60,7 @@ _HEADS = ("if", "for", "while")
 
 
 @dataclass(frozen=True)
-class _Piece:
+class _CodePiece:
     """Code that cannot be broken. ``level``: how many brackets are open after it, and how tightly it binds the next."""
 
     text: str
@@ -73,17 +73,17 @@ class _Piece:
 
 
 @dataclass(frozen=True)
-class _Group:
+class _PieceGroup:
     """Pieces, split into parts where they bind most loosely."""
 
-    pieces: Sequence[_Piece]
+    pieces: Sequence[_CodePiece]
     """The pieces of the whole statement."""
     first: int
     last: int
     width: int
     blank: int
     level: tuple[int, int]
-    parts: Sequence["_Piece | _Group"]
+    parts: Sequence["_CodePiece | _PieceGroup"]
 
     @property
     def text(self) -> str:
@@ -193,7 +193,7 @@ def _statements(symbols: list[str], indent: int, widest: int) -> list[str]:
     return lines
 
 
-def _placed(statement: Sequence[_Piece], start: str, indent: int, widest: int) -> list[str]:
+def _placed(statement: Sequence[_CodePiece], start: str, indent: int, widest: int) -> list[str]:
     """Appends a statement to the start of a line, broken by its structure, or into full lines if that takes fewer."""
     group = _grouped(statement)
     by_structure, one_by_one = [start], [start]
@@ -230,9 +230,9 @@ def _opened(symbols: Sequence[str]) -> int:
     return next(heads, 0)
 
 
-def _pieces(symbols: Sequence[str]) -> list[_Piece]:
+def _pieces(symbols: Sequence[str]) -> list[_CodePiece]:
     """Splits a line into pieces that cannot be broken."""
-    found: list[_Piece] = []
+    found: list[_CodePiece] = []
     now, open_, depth = "", "", 0
     for at, (symbol, after) in enumerate(pairwise([*symbols, ""])):
         if symbol[:1] in _BLANKS:
@@ -245,7 +245,7 @@ def _pieces(symbols: Sequence[str]) -> list[_Piece]:
             # An element of a list: without parentheses, compilers warn that a comma may be missing.
             strings[0], strings[-1] = f"({strings[0]}", f"{strings[-1]})"
         for one in strings[:-1]:
-            found.append(_Piece(f"{now}{one} ", len(now + one), 1, (depth, _STRINGS)))
+            found.append(_CodePiece(f"{now}{one} ", len(now + one), 1, (depth, _STRINGS)))
             now = ""
         now += strings[-1]
         blank = after[:1] in _BLANKS
@@ -256,10 +256,10 @@ def _pieces(symbols: Sequence[str]) -> list[_Piece]:
                 blank and symbol in _RANKS and (symbol in _SEPARATORS or (at > 0 and symbols[at - 1][:1] in _BLANKS))
             )
         if goes_on:
-            found.append(_Piece(now + " " * blank, len(now), blank, (depth, _RANKS[symbol])))
+            found.append(_CodePiece(now + " " * blank, len(now), blank, (depth, _RANKS[symbol])))
             now = ""
     rest = now.rstrip()
-    return [*found, *[_Piece(rest, len(rest))] * bool(rest)]
+    return [*found, *[_CodePiece(rest, len(rest))] * bool(rest)]
 
 
 def _strings(literal: str) -> list[str]:
@@ -273,27 +273,27 @@ def _strings(literal: str) -> list[str]:
     return [*parts, f'"{now}"']
 
 
-def _text(pieces: Sequence[_Piece]) -> str:
+def _text(pieces: Sequence[_CodePiece]) -> str:
     return "".join([one.text for one in pieces])
 
 
-def _split(pieces: Sequence[_Piece]) -> list[Sequence[_Piece]]:
+def _split(pieces: Sequence[_CodePiece]) -> list[Sequence[_CodePiece]]:
     """The pieces of each statement."""
     ends = [at + 1 for at, one in enumerate(pieces) if one.level == (0, 0)]
     return [pieces[first:end] for first, end in pairwise([0, *ends, len(pieces)]) if first < end]
 
 
-def _grouped(pieces: Sequence[_Piece]) -> _Piece | _Group:
+def _grouped(pieces: Sequence[_CodePiece]) -> _CodePiece | _PieceGroup:
     """Nests the pieces of a statement in groups, in one pass: brackets can be as deep as the code is long."""
     starts = [0, *accumulate([one.width + one.blank for one in pieces])]
-    open_: list[tuple[tuple[int, int], int, list[_Piece | _Group]]] = []
+    open_: list[tuple[tuple[int, int], int, list[_CodePiece | _PieceGroup]]] = []
     for at, one in enumerate(pieces):
-        now: _Piece | _Group = one
+        now: _CodePiece | _PieceGroup = one
         first, is_last = at, one is pieces[-1]
         while open_ and (is_last or open_[-1][0] > one.level):
             level, first, parts = open_.pop()
             parts.append(now)
-            now = _Group(pieces, first, at, starts[at] - starts[first] + one.width, one.blank, level, parts)
+            now = _PieceGroup(pieces, first, at, starts[at] - starts[first] + one.width, one.blank, level, parts)
         if open_ and open_[-1][0] == one.level:
             open_[-1][2].append(now)
         else:
@@ -301,17 +301,17 @@ def _grouped(pieces: Sequence[_Piece]) -> _Piece | _Group:
     return now
 
 
-def _place(group: _Piece | _Group, lines: list[str], indent: int, widest: int) -> None:
+def _place(group: _CodePiece | _PieceGroup, lines: list[str], indent: int, widest: int) -> None:
     """Append a group to the last line, and continue on new ones."""
     height, width = len(lines), len(lines[-1])
-    if isinstance(group, _Piece) or width + group.width <= widest:
+    if isinstance(group, _CodePiece) or width + group.width <= widest:
         lines[-1] += group.text
         return
     for at, part in enumerate(group.parts):
         if width + part.width <= widest:
             lines[-1] += part.text
             width += part.width + part.blank
-        elif indent + part.width <= widest or isinstance(part, _Piece):
+        elif indent + part.width <= widest or isinstance(part, _CodePiece):
             lines.append(" " * indent + part.text)
             width = indent + part.width + part.blank
         else:
@@ -321,7 +321,7 @@ def _place(group: _Piece | _Group, lines: list[str], indent: int, widest: int) -
             width = len(lines[-1])
 
 
-def _fill(pieces: Sequence[_Piece], lines: list[str], indent: int, widest: int) -> None:
+def _fill(pieces: Sequence[_CodePiece], lines: list[str], indent: int, widest: int) -> None:
     """Append pieces to the last line, as many as fit, then to new ones; a bracket stays with what it opens."""
     now, before, width = "", 0, len(lines[-1])
     for one in pieces:

@@ -101,7 +101,7 @@ def kernel_sizes(kernel: Kernel) -> tuple[str, ...]:
     """The dynamic sizes that a kernel depends on."""
     found: set[str] = set()
     for buffer in (*kernel.inputs, *kernel.outputs, *kernel.scratch):
-        for extent in (*buffer.shape, *buffer.steps):
+        for extent in (*buffer.shape, *buffer.actual_strides):
             found |= sizes_in(extent)
     for statement in walk(kernel.body):
         for value in scalars(statement):

@@ -106,7 +106,7 @@ def blocks(part: LaunchPart, machine: SimtMachine, taken: set[str]) -> Formed | 
     sides = block_sides(last, machine) if isinstance(last, Contraction) else None
     if sides is None or not isinstance(last, Contraction):
         return None
-    return _Blocks(last, sides, machine, FreshNames(taken)).formed(tuple(before))
+    return _SumBlocks(last, sides, machine, FreshNames(taken)).formed(tuple(before))
 
 
 def block_sides(one: Contraction, machine: SimtMachine) -> BlockSides | None:
@@ -149,13 +149,13 @@ def _zeroed(one: Contraction, sides: Sequence[BlockSide], machine: SimtMachine) 
 
 def _is_along(one: Contraction, buffer: Buffer) -> bool:
     found = position(buffer, one.index_of(buffer))
-    return found is not None and found.step(one.bound[-1]) == 1
+    return found is not None and found.stride(one.bound[-1]) == 1
 
 
 class _Loader:
     """Loads blocks of a factor, padded with zeros; adjacent threads load contiguous elements."""
 
-    def __init__(self, whole: "_Blocks", memory: Buffer, side: BlockSide, start: ScalarVar, extent: int) -> None:
+    def __init__(self, whole: "_SumBlocks", memory: Buffer, side: BlockSide, start: ScalarVar, extent: int) -> None:
         self._whole, self._memory, self._side, self._start, self._extent = whole, memory, side, start, extent
         self._turns = -(-extent * _DEEP // whole.machine.group)
         self._staged: list[ScalarVar] = []
@@ -240,7 +240,7 @@ class _Loader:
         return (Let(term, block * _DEEP + deep), Let(line, self._start + place), *inside)
 
 
-class _Blocks:
+class _SumBlocks:
     def __init__(self, one: Contraction, sides: BlockSides, machine: SimtMachine, names: FreshNames) -> None:
         self.one, self.machine, self.names = one, machine, names
         self._sides = sides
@@ -262,12 +262,12 @@ class _Blocks:
         return shape == _SMALL or words <= self.machine.shared_bytes // 2
 
     def _counts(self, shape: tuple[int, int]) -> tuple[int, int]:
-        """The blocks down and across, with so many rows and columns per thread."""
+        """The number of blocks down and across; ``shape`` is the rows and columns per thread."""
         rows, columns = shape[0] * self._down, shape[1] * self._across
         return -(-self._sides.rows.count // rows), -(-self._sides.columns.count // columns)
 
     def _seconds(self, shape: tuple[int, int]) -> float:
-        """The time that the busiest unit takes, with so many rows and columns per thread."""
+        """The time that the busiest unit takes; ``shape`` is the rows and columns per thread."""
         groups = prod(self._sides.batches) * prod(self._counts(shape))
         each = -(-groups // self.machine.units)
         speed = _SPEEDS[shape] * (_ALONE if each == 1 else 1)

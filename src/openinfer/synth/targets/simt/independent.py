@@ -71,9 +71,9 @@ def _are_apart(stores: list[Store], index: ScalarVar, extent: int, names: set[Sc
     """Whether no two iterations store to the same element."""
     places = [position(one.buffer, one.index) for one in stores]
     found = [(one.buffer, place) for one, place in zip(stores, places, strict=True) if place is not None]
-    if len(found) < len(stores) or any(ScalarVar(name) in names for _, place in found for name in place.steps):
+    if len(found) < len(stores) or any(ScalarVar(name) in names for _, place in found for name in place.strides):
         return False
-    if any(is_symbolic(place.step(index)) or place.step(index) == 0 for _, place in found):
+    if any(is_symbolic(place.stride(index)) or place.stride(index) == 0 for _, place in found):
         return False
     pairs = [(one, other) for (a, one), (b, other) in combinations(found, 2) if a == b]
     return all(_never_meet(one, other, index, extent) for one, other in pairs)
@@ -81,7 +81,7 @@ def _are_apart(stores: list[Store], index: ScalarVar, extent: int, names: set[Sc
 
 def _never_meet(one: Affine, other: Affine, index: ScalarVar, extent: int) -> bool:
     """Whether two stores can hit the same element only in the same iteration."""
-    if one.steps != other.steps or is_symbolic(one.first) or is_symbolic(other.first):
+    if one.strides != other.strides or is_symbolic(one.first) or is_symbolic(other.first):
         return False
-    step, apart = abs(one.step(index)), abs(one.first - other.first)
+    step, apart = abs(one.stride(index)), abs(one.first - other.first)
     return apart == 0 or apart % step != 0 or apart >= step * extent

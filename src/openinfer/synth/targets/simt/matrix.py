@@ -139,7 +139,7 @@ def _load_of(value: Scalar) -> Load | None:
 def _is_contiguous(one: Contraction, side: BlockSide) -> bool:
     """Whether results are contiguous along the last index of a side."""
     found = position(one.out, one.out_index)
-    return found is not None and bool(side.indices) and found.step(side.indices[-1]) == 1
+    return found is not None and bool(side.indices) and found.stride(side.indices[-1]) == 1
 
 
 @dataclass(frozen=True)
@@ -324,9 +324,9 @@ class _MatrixForm:
         found = position(out, self._one.out_index)
         if found is None or out.name in self._machine.unaligned or out.dtype.bits < 16:
             return False
-        others = [found.first, *(step for name, step in found.steps.items() if name != indices[-1].name)]
+        others = [found.first, *(step for name, step in found.strides.items() if name != indices[-1].name)]
         is_even = all(not is_symbolic(each) and each % 2 == 0 for each in others)
-        return is_even and found.step(indices[-1]) == 1 and self._sides.columns.extents[-1] % 2 == 0
+        return is_even and found.stride(indices[-1]) == 1 and self._sides.columns.extents[-1] % 2 == 0
 
 
 def _has_pieces(one: Contraction, load: Load, machine: SimtMachine) -> bool:
@@ -335,9 +335,9 @@ def _has_pieces(one: Contraction, load: Load, machine: SimtMachine) -> bool:
     found, along = position(load.buffer, load.index), affine(load.index[-1]) if load.index else None
     if found is None or along is None or load.buffer.name in machine.unaligned or one.reduced[-1] % each:
         return False
-    others = [found.first, *(step for name, step in found.steps.items() if name != last.name)]
+    others = [found.first, *(step for name, step in found.strides.items() if name != last.name)]
     is_aligned = all(not is_symbolic(step) and step % each == 0 for step in others)
-    return is_aligned and found.step(last) == 1 and along.step(last) == 1
+    return is_aligned and found.stride(last) == 1 and along.stride(last) == 1
 
 
 def _guarded(var: Scalar, count: int, step: int, body: Statements) -> Statements:

@@ -99,7 +99,7 @@ def vector_product(one: Contraction, machine: SimtMachine) -> VectorProduct | No
     rows = tuple(pair for pair in pairs if pair[0].name in used)
     inside = tuple(pair for pair in pairs if pair[0].name not in used)
     along = position(large, one.index_of(large))
-    if along is None or along.step(one.bound[0]) != 1 or {var.name for var, _ in rows} & variables(vector):
+    if along is None or along.stride(one.bound[0]) != 1 or {var.name for var, _ in rows} & variables(vector):
         return None
     total = ScalarVar(ACCUMULATOR, one.accumulator)
     step = SetLocal(total, Binary("add", total, cast(factor, one.accumulator)))

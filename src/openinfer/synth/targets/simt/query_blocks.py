@@ -59,7 +59,7 @@ _ACCESS = 4
 
 
 @dataclass(frozen=True)
-class _Blocks:
+class _KeyBlocks:
     """An attention, and the sizes of its blocks of queries and keys."""
 
     one: Attend
@@ -143,7 +143,7 @@ def query_blocks(kernel: Kernel, machine: SimtMachine) -> Launches | None:
     return Launches(kernel, (launch,), ())
 
 
-def _plan(body: Statements, machine: SimtMachine) -> _Blocks | None:
+def _plan(body: Statements, machine: SimtMachine) -> _KeyBlocks | None:
     loops = tuple(nest(body[0])) if len(body) == 1 else ()
     inner = loops[-1].body if loops else body
     if not machine.subgroup or len(inner) != 1 or not isinstance(inner[0], Attend):
@@ -153,7 +153,7 @@ def _plan(body: Statements, machine: SimtMachine) -> _Blocks | None:
     if any(map(is_symbolic, known)) or 0 in known or one.row.extent < machine.least_block:
         return None
     for columns in _COLUMNS:
-        found = [_Blocks(one, loops, machine, rows, columns) for rows in _ROWS]
+        found = [_KeyBlocks(one, loops, machine, rows, columns) for rows in _ROWS]
         fitting = [each for each in found if each.fits]
         if fitting:
             return next((each for each in fitting if each.groups >= machine.units), fitting[-1])
@@ -165,7 +165,7 @@ def _static(one: Attend) -> tuple[Axis, ...]:
 
 
 class _QueryBlocks:
-    def __init__(self, plan: _Blocks, names: FreshNames) -> None:
+    def __init__(self, plan: _KeyBlocks, names: FreshNames) -> None:
         self._plan, self._one, self._names = plan, plan.one, names
         self._kind: DType = plan.one.accumulator
         self._lane, self._ty, self._tx = (names.var(name) for name in ("lane", "down", "across"))
@@ -241,8 +241,8 @@ class _QueryBlocks:
         found = affine(border)
         return (
             found is not None
-            and set(found.steps) <= {self._one.row.index.name}
-            and found.step(self._one.row.index) >= 0
+            and set(found.strides) <= {self._one.row.index.name}
+            and found.stride(self._one.row.index) >= 0
         )
 
     # --- shared memory ------------------------------------------------------------------------------------------------

@@ -180,7 +180,7 @@ def _initialized(statements: Iterable[Statement]) -> Statements:
 def _element(loop: For, store: Store, place: Scalar, cells: Mapping[Buffer, ScalarVar]) -> Statements | None:
     """The iteration of a loop that stores the element at a place."""
     where, column = affine(store.index[0]), loop.index
-    if where is None or where.steps != {column.name: 1} or is_symbolic(where.first):
+    if where is None or where.strides != {column.name: 1} or is_symbolic(where.first):
         return None
     known: dict[Scalar, Scalar] = {Load(row, store.index): cell for row, cell in cells.items()}
     value = replaced(store.value, known)

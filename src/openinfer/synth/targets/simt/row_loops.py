@@ -103,12 +103,12 @@ def _is_independent(one: RowLoop) -> bool:
     """Whether each iteration stores to distinct elements."""
     for store in (each for each in one.body if isinstance(each, Store)):
         found = position(store.buffer, store.index)
-        if found is None or any(is_symbolic(step) for step in found.steps.values()):
+        if found is None or any(is_symbolic(step) for step in found.strides.values()):
             return False
         inner = {each.var.name for each in one.body if isinstance(each, Let)}
-        if inner & found.steps.keys():
+        if inner & found.strides.keys():
             return False
-        pairs = [(abs(found.step(var)), extent) for var, extent in zip(one.indices, one.extents, strict=True)]
+        pairs = [(abs(found.stride(var)), extent) for var, extent in zip(one.indices, one.extents, strict=True)]
         reach = 0
         for step, extent in sorted(pairs, key=lambda pair: pair[0]):
             if is_symbolic(extent) and len(pairs) > 1:

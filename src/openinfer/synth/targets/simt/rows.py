@@ -175,8 +175,8 @@ class _Rows:
         if not self._indices or span(self._rows)[1] < many:
             return False
         found = [(one, where) for one in self._loops for where in one.loads]
-        is_beside = any(where.step(self._indices[-1]) == 1 for _, where in found)
-        return is_beside and not any(where.step(one.indices[-1]) == 1 for one, where in found)
+        is_beside = any(where.stride(self._indices[-1]) == 1 for _, where in found)
+        return is_beside and not any(where.stride(one.indices[-1]) == 1 for one, where in found)
 
     # --- the launch ---------------------------------------------------------------------------------------------------
 

@@ -39,7 +39,7 @@ def streamed(one: Contraction, names: FreshNames) -> Statements | None:
     if one.valid is not None or not one.bound or large == small:
         return None
     along = position(large, one.index_of(large))
-    if along is None or is_symbolic(along.step(one.bound[-1])) or along.step(one.bound[-1]) != 1:
+    if along is None or is_symbolic(along.stride(one.bound[-1])) or along.stride(one.bound[-1]) != 1:
         return None
     factor, other = one.factors if large == one.a else one.factors[::-1]
     used = variables(factor)

@@ -65,11 +65,11 @@ def _reads_once(tail: ProductTail, out: Buffer) -> bool:
     shape = [extent for _, extent in tail.rows]
     total = prod(map(int, out.shape))
     for place in (position(out, read.index) for read in tail.reads):
-        if place is None or is_symbolic(place.first) or any(map(is_symbolic, place.steps.values())):
+        if place is None or is_symbolic(place.first) or any(map(is_symbolic, place.strides.values())):
             return False
         at = np.full(shape, place.first, np.int64)
         for axis, (var, extent) in enumerate(tail.rows):
-            steps = np.arange(extent, dtype=np.int64) * place.step(var)
+            steps = np.arange(extent, dtype=np.int64) * place.stride(var)
             at += steps.reshape([extent if other == axis else 1 for other in range(len(shape))])
         found.append(at.ravel())
     places = np.unique(np.concatenate(found))

@@ -125,7 +125,7 @@ def _along(buffer: Buffer, where: Sequence[Scalar], indices: Sequence[ScalarVar]
     found = position(buffer, where)
     if found is None:
         return None
-    steps = [found.step(var) for var in indices]
+    steps = [found.stride(var) for var in indices]
     return next((axis for axis, step in enumerate(steps) if not is_symbolic(step) and step == 1), None)
 
 

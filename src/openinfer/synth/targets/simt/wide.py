@@ -133,7 +133,7 @@ class WideLoop:
 
     def _step(self, buffer: Buffer, index: tuple[Scalar, ...]) -> int | None:
         found = position(buffer, index)
-        return None if found is None else found.step(self.index)
+        return None if found is None else found.stride(self.index)
 
     def _is_wide(self, buffer: Buffer, index: tuple[Scalar, ...], width: int) -> bool:
         """Whether ``width`` iterations, from a multiple of ``width``, access whole, aligned words."""
@@ -142,7 +142,7 @@ class WideLoop:
         found = position(buffer, index)
         if found is None or width * buffer.dtype.bits % 32 or is_symbolic(found.first) or found.first % width:
             return False
-        steps = dict(found.steps)
+        steps = dict(found.strides)
         own = steps.pop(self.index.name, 0)
         if is_symbolic(own) or own != 1 or any(ScalarVar(name) in self._varying for name in steps):
             return False

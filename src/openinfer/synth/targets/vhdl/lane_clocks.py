@@ -30,7 +30,7 @@ def lane_clocks(timing: LaneTiming) -> int:
     >>> lane_clocks(LaneTiming(1, (1,), 9, 1, 3, frozenset({3})))
     17
     """
-    run = _Run(timing)
+    run = _LaneRun(timing)
     seen: dict[tuple[object, ...], tuple[int, int]] = {}
     position = 0
     while position < timing.positions:
@@ -53,7 +53,7 @@ def lane_clocks(timing: LaneTiming) -> int:
     return run.clock
 
 
-class _Run:
+class _LaneRun:
     """Simulates the registers of the circuit."""
 
     def __init__(self, timing: LaneTiming) -> None:

@@ -401,5 +401,5 @@ def _require_apart(flow: LoopFlow, counters: Sequence[For]) -> None:
     made = {step.var.name for step in flow.steps if isinstance(step, FlowValue | FlowProduct | FlowRead)}
     for place in flow.places_in_place:
         found = affine(place)
-        if found is None or made & set(found.steps) or len(counters) != 1 or not found.step(counters[0].index):
+        if found is None or made & set(found.strides) or len(counters) != 1 or not found.stride(counters[0].index):
             raise NotStraightError

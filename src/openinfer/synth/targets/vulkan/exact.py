@@ -58,10 +58,10 @@ def _floor(value: Scalar) -> Scalar | None:
 
 def with_exact_names(body: Statements, taken: Collection[str]) -> Statements:
     """Statements in which all float arithmetic is in the initializer of a variable, or in the value of a store."""
-    return _Namer(taken).run(body)
+    return _ExactNamer(taken).run(body)
 
 
-class _Namer:
+class _ExactNamer:
     def __init__(self, taken: Collection[str]) -> None:
         self._taken = set(taken)
         self._count = 0

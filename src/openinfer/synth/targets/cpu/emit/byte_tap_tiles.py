@@ -223,7 +223,9 @@ class _ByteTapLines:
         counts = (*one.extents, *one.reduced, *one.a.shape, *one.b.shape, taps.quads.shape[0])
         self._index = counted(scalars, (*one.free, *one.bound, PANEL, TILE_ROW), counts)
         row = affine(one.out_index[0])
-        rows = [extent for var, extent in zip(one.free, one.extents, strict=True) if row is not None and row.step(var)]
+        rows = [
+            extent for var, extent in zip(one.free, one.extents, strict=True) if row is not None and row.stride(var)
+        ]
         self._rows = rows[0] if rows else 1
 
     @property
@@ -267,7 +269,7 @@ class _ByteTapLines:
         start = self._scalars.position(plane_start(self._one, taps).scalar())
         yield f"{_type(taps.quads.dtype.name)} *to = {taps.quads.name};"
         yield f"{index} plane = {start.text};"
-        steps = self._one.a.steps[taps.axis - 1]
+        steps = self._one.a.actual_strides[taps.axis - 1]
         size = taps.groups * taps.phases * taps.places * taps.last.count * GROUP
         if taps.channels is not None:
             ahead = f"++channel, plane += {steps}, to += {size}"
@@ -396,7 +398,7 @@ class _ByteTapLines:
         place = position(one.b, one.b_index)
         assert place is not None
         gone = {var.name for var in (*one.bound, *one.free)}
-        outer = type(place)(place.first, {name: step for name, step in place.steps.items() if name not in gone})
+        outer = type(place)(place.first, {name: step for name, step in place.strides.items() if name not in gone})
         return offset_from(one.b.name, self._scalars.position(outer.scalar())), length
 
     def _start(self) -> Iterator[str]:

@@ -247,7 +247,7 @@ class _ChannelLines:
         """The position of the first channel at a place of all axes."""
         total: Scalar = index(0)
         for at, (axis, _) in enumerate(self._tile.axes):
-            total = total + _place(at) * index(self._one.a.steps[axis])
+            total = total + _place(at) * index(self._one.a.actual_strides[axis])
         return total
 
     def _tiles(self, *, is_single: bool) -> Iterator[str]:

@@ -73,7 +73,7 @@ class FloatFactors:
         assert place is not None
         found = [0]
         for var, extent in zip(inner.vars[1:], inner.extents[1:], strict=True):
-            found = [start + at * place.step(var) for start in found for at in range(extent)]
+            found = [start + at * place.stride(var) for start in found for at in range(extent)]
         return found
 
     def _panel_place(self) -> ExprText:
@@ -166,7 +166,7 @@ class FloatFactors:
         left = f"{offset_from(product.left.buffer.name, place)}{apart}"
         taps = self._taps()
         if taps:
-            return f"{left}, {product.left.place.step(product.inner.vars[0])}, taps, {len(taps)}"
+            return f"{left}, {product.left.place.stride(product.inner.vars[0])}, taps, {len(taps)}"
         return f"{left}, {number(product.left.step(product.inner))}"
 
     def total(self, place: str) -> str:

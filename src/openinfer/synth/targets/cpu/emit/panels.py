@@ -95,7 +95,7 @@ def _runs_on(axis: FusedAxis, value: Scalar) -> bool:
     if not isinstance(read, Load) or not axis.vars or any(map(is_symbolic, axis.extents)):
         return False
     place = position(read.buffer, read.index)
-    steps = () if place is None else tuple(place.step(var) for var in axis.vars)
+    steps = () if place is None else tuple(place.stride(var) for var in axis.vars)
     pairs = zip(steps, steps[1:], axis.extents[1:], strict=False)
     return bool(steps) and all(is_same(slow, fast * extent) for slow, fast, extent in pairs)
 
@@ -107,7 +107,7 @@ def _place_along(tiling: Tiling) -> Affine | None:
     inner, columns = tiling.product.inner, tiling.product.columns
     if place is None or one.valid is not None or not inner.vars or len(columns.vars) != 1:
         return None
-    is_along = is_same(place.step(inner.vars[-1]), 1) and not is_same(place.step(columns.vars[0]), 1)
+    is_along = is_same(place.stride(inner.vars[-1]), 1) and not is_same(place.stride(columns.vars[0]), 1)
     return place if is_along else None
 
 
@@ -145,7 +145,7 @@ def _squares(tiling: Tiling, right: Buffer, whole: int | str, along: Affine, dep
     if depth > lanes:
         tiling.open(f"for ({tiling.index} k = 0; k < {depth}; k += {lanes})")
         source, target = f"{source} + k", f"{target} + k * {width}"
-    tiling.say(f"{name}({source}, {number(along.step(last))}, {target}, {width});")
+    tiling.say(f"{name}({source}, {number(along.stride(last))}, {target}, {width});")
     tiling.close(tiling.depth - before)
 
 
@@ -214,8 +214,8 @@ def _edge(condition: Scalar, last: ScalarVar, start: Scalar) -> tuple[Scalar, in
     if not isinstance(condition, Compare) or condition.op not in ("ge", "lt"):
         return None
     found = affine(condition.left - condition.right)
-    step = 0 if found is None else found.step(last)
+    step = 0 if found is None else found.stride(last)
     if found is None or is_symbolic(step) or step < 1:
         return None
-    rest = Affine(found.first, {name: one for name, one in found.steps.items() if name != last.name})
+    rest = Affine(found.first, {name: one for name, one in found.strides.items() if name != last.name})
     return rest.scalar() + start * Const(step, INDEX), step

@@ -138,7 +138,7 @@ def _fastest(one: Contraction) -> ScalarVar | None:
     places = [position(one.a, one.a_index), position(one.b, one.b_index)]
     if out is None or None in places or one.accumulator.kind == "bool" or one.out.dtype.is_packed:
         return None
-    unit = [var for var in one.free if is_same(out.step(var), 1)]
-    if len(unit) != 1 or not any(place is not None and is_same(place.step(unit[0]), 1) for place in places):
+    unit = [var for var in one.free if is_same(out.stride(var), 1)]
+    if len(unit) != 1 or not any(place is not None and is_same(place.stride(unit[0]), 1) for place in places):
         return None
     return unit[0]

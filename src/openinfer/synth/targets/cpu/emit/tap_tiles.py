@@ -223,7 +223,7 @@ class _TapLines:
         name = self._scalars.need(TapTile(found, run))
         place = position(one.b, one.b_index)
         assert place is not None
-        apart = place.step(one.free[0]) if len(one.free) > 1 else 0
+        apart = place.stride(one.free[0]) if len(one.free) > 1 else 0
         start = offset_from(one.b.name, self._scalars.position(weights_at(one).scalar()))
         weights = ahead(start, (row, apart))
         sums = offset_from(one.out.name, self._scalars.position(sums_at(one).scalar()))

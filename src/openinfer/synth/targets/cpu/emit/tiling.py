@@ -185,7 +185,7 @@ class Tiling:
 
     def _in_panels(self, first: Scalar, buffer: Buffer, index: Sequence[Scalar], depth: int) -> ExprText:
         place = first * Const(depth, INDEX)
-        for one, step in zip(index[:-3], buffer.steps[:-3], strict=True):
+        for one, step in zip(index[:-3], buffer.actual_strides[:-3], strict=True):
             place = place + one * Const(step, INDEX)
         return self.place(place)
 
@@ -239,10 +239,10 @@ def offset_from(pointer: str, place: ExprText) -> str:
 def moved(place: Affine, axis: FusedAxis, first: Scalar, inner: FusedAxis) -> Affine:
     """The position of the first element of a tile: the axis is at a variable or at 0, inner indices are at 0."""
     gone = {var.name for var in (*axis.vars, *inner.vars)}
-    steps = {name: step for name, step in place.steps.items() if name not in gone}
+    steps = {name: step for name, step in place.strides.items() if name not in gone}
     if axis.last is None or not isinstance(first, ScalarVar):
         return Affine(place.first, steps)
-    return Affine(place.first, {**steps, first.name: place.step(axis.last)})
+    return Affine(place.first, {**steps, first.name: place.stride(axis.last)})
 
 
 def least(end: str, first: str, most: int) -> str:

@@ -108,7 +108,7 @@ class _Windows:
         assert place is not None
         start = offset_from(self._one.b.name, self._scalars.position(_start(place, self._one).scalar()))
         lines = [f"const {ELEMENTS[self._one.b.dtype.name]} *const taps = {start};"]
-        step = int(place.step(self._taps.tap))
+        step = int(place.stride(self._taps.tap))
         for number, row in enumerate(self._rows()):
             first = _offset(place, row)
             lines.append(f"const uint32_t outer{number} = oi_outer(taps[{first}], taps[{first + 2 * step}]);")
@@ -173,12 +173,12 @@ class _Windows:
 def _start(place: Affine, one: Contraction) -> Affine:
     """A position with all inner indices at 0."""
     inner = {var.name for var in one.bound}
-    return Affine(place.first, {name: step for name, step in place.steps.items() if name not in inner})
+    return Affine(place.first, {name: step for name, step in place.strides.items() if name not in inner})
 
 
 def _offset(place: Affine, row: dict[str, int]) -> int:
     """The offset of a row from the first."""
-    return sum(int(place.steps.get(name, 0)) * at for name, at in row.items())
+    return sum(int(place.strides.get(name, 0)) * at for name, at in row.items())
 
 
 def _nested(heads: Sequence[str], body: Sequence[str]) -> list[str]:
