@@ -108,6 +108,17 @@ def projects() -> Iterator[tuple[str, str]]:
     kernels = Synthesizer("x86-avx2").synthesize(None, spectrum).files()["src/kernels.c"]
     assert isinstance(kernels, str)
     yield "constants", hashlib.sha256(kernels.encode("ascii")).hexdigest()
+    yield from other_languages()
+
+
+def other_languages() -> Iterator[tuple[str, str]]:
+    """Every file of a transpose as a circuit and for GPUs: its kernel has several indices at once."""
+    transposed = graph("""dynamic { x: i32[2, 5, 3]; } volatile { y: i32[3, 2, 5]; }
+        block entry { op transpose(x, perm=[2, 0, 1]) >> y; return y; }""")
+    for device in ("ecp5-85k", "h200", "vulkan"):
+        for path, content in sorted(Synthesizer(device, name="net").synthesize(None, transposed).files().items()):
+            data = content if isinstance(content, bytes) else content.encode()
+            yield f"{device}/{path}", hashlib.sha256(data).hexdigest()
 
 
 def main(seed: int) -> None:
