@@ -150,8 +150,8 @@ DEVICE_BUGS = (
     Bug(
         "a feature of shaders is overlooked",
         "synth/targets/vulkan/features.py",
-        'Feature.I8: r"u?int8_t"',
-        'Feature.I8: r"u?int4_t"',
+        'Feature.I8: ("i8", "u8")',
+        'Feature.I8: ("i4", "u4")',
         SHADER_FEATURES,
         "compiler_finds and cast",
     ),
@@ -165,9 +165,9 @@ DEVICE_BUGS = (
     ),
     Bug(
         "what support code needs is forgotten",
-        "synth/targets/vulkan/require.py",
-        "for need in used.code.needs)",
-        "for need in ())",
+        "synth/targets/vulkan/features.py",
+        "for one in code.needs)",
+        "for one in ())",
         REQUIRE,
         "denies",
     ),

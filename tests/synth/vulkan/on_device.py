@@ -33,7 +33,8 @@ from openinfer.synth.targets.gpu.arguments import Given, LaunchCode
 from openinfer.synth.targets.simt.launches import Launches, group_of
 from openinfer.synth.targets.simt.machine import simt_machine
 from openinfer.synth.targets.simt.schedule import STRUCTURES, scheduled
-from openinfer.synth.targets.vulkan.shader import features, group_line, launch_code, shader
+from openinfer.synth.targets.vulkan.features import features_of
+from openinfer.synth.targets.vulkan.shader import group_line, launch_code, shader
 
 NAMED = os.environ.get("OPENINFER_TEST_DEVICE", "lavapipe")
 """The device that is tested, by the name of its file."""
@@ -96,7 +97,7 @@ class Module:
     @property
     def features(self) -> frozenset[Feature]:
         """What it needs of a device."""
-        return frozenset({Feature.ADDRESSES}).union(*(features(code, self.numerics) for code in self.codes))
+        return frozenset({Feature.ADDRESSES}).union(*(features_of(code.code, self.numerics) for code in self.codes))
 
     def text(self) -> str:
         calls = " ".join(f"case {number}: {code.name}(); break;" for number, code in enumerate(self.codes))

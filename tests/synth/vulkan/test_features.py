@@ -1,5 +1,7 @@
-"""What shaders need of a device, as text says it and as a compiler finds it."""
+"""What shaders need of a device: what the printer says, what their text says, and what a compiler finds."""
 
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -11,12 +13,55 @@ from tests.synth.vulkan.suite import cases
 
 from openinfer.dtypes import DTYPES
 from openinfer.ops import OPS, Case
+from openinfer.synth.targets.cstyle.statements import Printed
+from openinfer.synth.targets.cstyle.support import _in_files
 from openinfer.synth.targets.facts import Feature, Numerics
-from openinfer.synth.targets.vulkan.shader import features, functions
+from openinfer.synth.targets.vulkan.features import features_of
+from openinfer.synth.targets.vulkan.shader import functions, support_texts
+from openinfer.synth.targets.vulkan.support import SUPPORT
 
 EXACT = Numerics()
 INEXACT = Numerics(division="last bit", root="last bit", fma="two roundings", subnormals="flushed")
+FUSED = Numerics(division="last bit", root="last bit", subnormals="flushed")
+STRIDE = 4
+"""Of the cases of an op, one each per dtype, those whose text is read."""
+WORDS = {
+    Feature.F64: r"double\w*|oi_doubles|\w+Double\w*|[\d.]+(?:e[+-]?\d+)?lf",
+    Feature.F16: r"float16_t|f16vec\d",
+    Feature.I64: r"u?int64_t|oi_u?int64s|\w+(?:Int|Uint)64\w*|u?int64BitsToDouble|packU?[Ii]nt2x32|\d\w*l",
+    Feature.I16: r"u?int16_t",
+    Feature.I8: r"u?int8_t",
+    Feature.STORE8: r"oi_u?int8s",
+    Feature.STORE16: r"oi_u?int16s",
+    Feature.SUBGROUPS: r"subgroup(?:Inclusive|Exclusive|Clustered)?(?:Add|Mul|Min|Max|And|Or|Xor)",
+    Feature.SHUFFLE: r"subgroupShuffle\w*",
+}
+"""What a text of shaders has where they need a feature."""
 PLAIN = "#version 460\nlayout(local_size_x = 1) in;\nlayout(std430, binding = 0) buffer b { float v[]; };\n"
+
+
+def seen(text: str) -> set[Feature]:
+    """The features that the words of a text need."""
+    code = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
+    return {feature for feature, words in WORDS.items() if re.search(rf"(?<![\w.])(?:{words})(?!\w)", code)}
+
+
+@pytest.mark.parametrize("numerics", [EXACT, INEXACT, FUSED], ids=["exact", "inexact", "fused"])
+def test_support_functions_need_what_their_text_says(numerics: Numerics) -> None:
+    """Those of a function are the features of a launch that calls it and does nothing else."""
+    names = {*SUPPORT.generated(), *(name for folder in SUPPORT.folders for name in _in_files(*folder))}
+    nothing = Printed("", "", (), (), (), frozenset(), (), can_fail=False)
+    for name in sorted(names):
+        needs = features_of(replace(nothing, needs=frozenset({name})), numerics)
+        assert needs - {Feature.ADDRESSES} == seen("\n".join(support_texts((name,), numerics))), name
+
+
+@pytest.mark.parametrize("numerics", [EXACT, INEXACT, FUSED], ids=["exact", "inexact", "fused"])
+def test_launches_need_what_their_text_says(numerics: Numerics) -> None:
+    for name, record in OPS.items():
+        for code in (code for one in cases(record, 1, numerics)[::STRIDE] for code in one.job.codes):
+            needs = features_of(code.code, numerics)
+            assert needs == {Feature.ADDRESSES, *seen("\n".join(functions([code], numerics)))}, name
 
 
 @pytest.mark.parametrize("numerics", [EXACT, INEXACT], ids=["exact", "inexact"])
@@ -51,7 +96,7 @@ def test_roots_and_quotients_take_f64_only_where_those_of_f32_are_inexact() -> N
         needs = {}
         for numerics in (EXACT, INEXACT):
             codes = [code for one in cases(OPS[name], 3, numerics) if one.dtype.name == "f32" for code in one.job.codes]
-            needs[numerics] = frozenset[Feature]().union(*(features(code, numerics) for code in codes))
+            needs[numerics] = frozenset[Feature]().union(*(features_of(code.code, numerics) for code in codes))
         assert needs[INEXACT] - needs[EXACT] >= {Feature.F64}, name
 
 

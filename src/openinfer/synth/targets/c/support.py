@@ -5,15 +5,15 @@ from functools import cache
 
 from openinfer.dtypes import DTYPES, DType
 from openinfer.synth.targets.cstyle.integers import INTEGERS, integer_functions
-from openinfer.synth.targets.cstyle.support import Definition, Need, Support, SupportFunction
+from openinfer.synth.targets.cstyle.support import Need, Support, SupportFunction
 
 TYPES = {"f32": "float", "f64": "double", "bool": "bool", "index": "int64_t", **INTEGERS}
 """The C types of values, by compute dtype."""
 
 
 @cache
-def _generated() -> Mapping[str, Definition]:
-    found: dict[str, Definition] = {**integer_functions()}
+def _generated() -> Mapping[str, SupportFunction]:
+    found: dict[str, SupportFunction] = {**integer_functions()}
     for dtype in DTYPES.values():
         if dtype.is_packed:
             found |= {one.name: one for one in _packed_functions(dtype)}

@@ -55,6 +55,8 @@ class Own:
     rank: Rank = Rank.ATOM
     need: str = ""
     """A support function that the text calls."""
+    types: tuple[str, ...] = ()
+    """The dtypes of types that the text itself names."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,8 @@ class Dialect:
     """An element of memory that is private to a thread, or shared by a group."""
     store: Callable[[DType, str, str], str] = "{1} = {2};".format
     """A statement that stores a value of a dtype in an element, where that needs no function."""
+    store_types: Mapping[str, str] = field(default_factory=dict)
+    """The dtypes that ``store`` converts to, by the dtype of the element."""
     packed_load: str = "{function}({name}, {at})"
     packed_store: str = "{function}({name}, {at}, {value})"
     fail: str = "return 1; /* {reason} */"

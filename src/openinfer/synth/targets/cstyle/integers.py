@@ -47,13 +47,17 @@ def _functions_of(dtype: DType) -> Iterable[SupportFunction]:
 def _function(op: str, dtype: DType, value: str) -> SupportFunction:
     own, name = INTEGERS[dtype.name], f"oi_{op}_{dtype.name}"
     parameters = f"{own} a" if op in ("not", "abs", "popcount") else f"{own} a, {own} b"
-    return SupportFunction(name, (), f"OI_FUNCTION {own} {name}({parameters}) {{ return {value}; }}\n")
+    return SupportFunction(
+        name, (), f"OI_FUNCTION {own} {name}({parameters}) {{ return {value}; }}\n", frozenset({dtype.name})
+    )
 
 
 def _same_bits(source: DType, target: DType) -> SupportFunction:
     name = f"oi_bits_{source.name}_{target.name}"
     head = f"OI_FUNCTION {INTEGERS[target.name]} {name}({INTEGERS[source.name]} x)"
-    return SupportFunction(name, (), f"{head} {{ return oi_{target.name}(x); }}\n")
+    return SupportFunction(
+        name, (), f"{head} {{ return oi_{target.name}(x); }}\n", frozenset({source.name, target.name})
+    )
 
 
 def _wrapped(dtype: DType) -> SupportFunction:
@@ -63,4 +67,4 @@ def _wrapped(dtype: DType) -> SupportFunction:
     is_signed = dtype.kind == "int" and not dtype.values
     value = f"((a & {mask}) ^ {half}) - {half}" if is_signed else f"a & {mask}"
     head = f"OI_FUNCTION {INTEGERS[own]} {name}({INTEGERS[own]} a)"
-    return SupportFunction(name, (), f"{head} {{ return oi_{own}({value}); }}\n")
+    return SupportFunction(name, (), f"{head} {{ return oi_{own}({value}); }}\n", frozenset({own}))

@@ -38,8 +38,8 @@ from openinfer.loops.used import offset
 from openinfer.synth.targets.cstyle.code import ExprText, Rank, chosen, joined
 from openinfer.synth.targets.cstyle.dialect import Dialect
 from openinfer.synth.targets.cstyle.support import Need, need_name
-from openinfer.synth.targets.cstyle.widths import Widths
-from openinfer.synth.targets.cstyle.wrapping import OPERATORS, WrappingArithmetic, converted
+from openinfer.synth.targets.cstyle.widths import NARROW_BITS, Widths
+from openinfer.synth.targets.cstyle.wrapping import OPERATORS, WrappingArithmetic
 
 _COMPARED = {"eq": eq, "ne": ne, "lt": lt, "le": le, "gt": gt, "ge": ge}
 _BITS = {"and": "&", "or": "|", "xor": "^"}
@@ -59,24 +59,36 @@ class ScalarPrinter:
         self.dialect = dialect
         self._name_of = name_of
         self.needs: set[Need] = set()
+        self.types: set[str] = set()
+        """The dtypes whose types the code names, or whose numbers it has."""
         self.positions: set[str] = set()
         """Variables that are loop indices or computed from them: arithmetic on them cannot overflow."""
         self.widths = Widths(dialect)
         self.ranges = self.widths.ranges
         self._in_offset = False
-        self._wrapping = WrappingArithmetic(self.code, dialect, self.widths)
+        self._wrapping = WrappingArithmetic(self.code, self.converted, dialect, self.widths)
 
     def counts(self, *variables: ScalarVar, most: int | None = None) -> str:
         """Declares loop indices, with an upper bound if one is known; returns their type."""
         for one in variables:
             self.positions.add(one.name)
             self.widths.declare(one.name, None if most is None else (0, most))
-        return self.dialect.index if most is None else self.widths.of((0, most))
+        return self.widths.wider() if most is None else self.widths.of((0, most))
 
     def need(self, function: Need) -> str:
         """The name of a support function, which is recorded as needed."""
         self.needs.add(function)
         return need_name(function)
+
+    def type_of(self, dtype: DType) -> str:
+        """The type of a value, which is recorded as named."""
+        self.types.add(dtype.compute.name)
+        return self.dialect.type_of(dtype)
+
+    def converted(self, dtype: DType, code: ExprText) -> ExprText:
+        """A cast of an expression."""
+        self.types.add(dtype.compute.name)
+        return ExprText(self.dialect.converted(dtype, code.inside(self.dialect.cast_takes)), Rank.UNARY)
 
     def text(self, value: Scalar) -> str:
         """An expression as text on its own: in a statement, as an argument or an index."""
@@ -147,13 +159,15 @@ class ScalarPrinter:
         return f"{one.var.name} = {self.widths.narrowed(one, self.code(one.value)).text};"
 
     def _declared(self, template: str, one: Let | Local, ends: Interval | None) -> str:
-        code, kind = _term(self, one.value), self.dialect.type_of(one.var.dtype)
+        code = _term(self, one.value)
         if one.var.dtype is INDEX:
             kind = self.widths.declare(one.var.name, ends)
-        elif ends is None:
-            self.ranges.pop(one.var.name, None)
         else:
-            self.ranges[one.var.name] = ends
+            kind = self.type_of(one.var.dtype)
+            if ends is None:
+                self.ranges.pop(one.var.name, None)
+            else:
+                self.ranges[one.var.name] = ends
         exact = self.dialect.exact if one.var.dtype.kind == "float" else ""
         return f"{exact}{template.format(type=kind, name=one.var.name)} = {self.widths.narrowed(one, code).text};"
 
@@ -190,6 +204,8 @@ class ScalarPrinter:
             return f"{self.dialect.packed_store.format(function=function, name=name, at=offset, value=text)};"
         if dtype.is_small_float:
             text = f"{self.need(f'oi_to_{dtype.name}')}({text})"
+        if dtype.name in self.dialect.store_types:
+            self.types.add(self.dialect.store_types[dtype.name])
         return self.dialect.store(dtype, self.dialect.place(buffer, name, offset), text)
 
     def _round(self, operand: Scalar, storage: DType) -> ExprText:
@@ -226,6 +242,7 @@ class ScalarPrinter:
         if own is not None:
             if own.need:
                 self.need(own.need)
+            self.types |= set(own.types)
             return ExprText(own.text.format(*(one.inside(own.takes) for one in operands)), own.rank)
         return ExprText(f"{self.need(f'oi_{name}_{kind}')}({', '.join(one.text for one in operands)})")
 
@@ -260,7 +277,7 @@ class ScalarPrinter:
             if dtype.kind == "bool":
                 return joined(left, 2 * _BITS[op], right)
             code = joined(_hexadecimal(left) if op == "xor" else left, _BITS[op], right)
-            return code if dtype.bits >= 32 else converted(self.dialect, dtype, code)
+            return code if dtype.bits >= 32 else self.converted(dtype, code)
         if op == "rem" and _is_open_remainder(value, self.widths):
             is_narrow = dtype is INDEX and self.widths.is_narrow(value)
             return self._function(op, DTYPES["i32"] if is_narrow else dtype, left, right)
@@ -277,7 +294,7 @@ class ScalarPrinter:
         if op in ("add", "sub", "mul"):
             return self._wrapping.code(value)
         if dtype.kind == "uint":
-            return converted(self.dialect, dtype, joined(left, OPERATORS[op], right))
+            return self.converted(dtype, joined(left, OPERATORS[op], right))
         # With a positive divisor, the operator cannot fail.
         is_plain = interval(value.right, self.ranges)[0] >= 1
         return joined(left, OPERATORS[op], right) if is_plain else self._function(op, dtype, left, right)
@@ -292,7 +309,7 @@ class ScalarPrinter:
         if op in ("add", "sub", "mul") and not (is_narrow or self.is_position(value) or fits(value, self.ranges)):
             return self._wrapping.code(value)
         if not is_narrow and widths.is_narrow(value.left) and widths.is_narrow(value.right):
-            left = converted(self.dialect, INDEX, left)
+            left = self.converted(INDEX, left)
         return joined(left, OPERATORS[op], right)
 
     def is_position(self, value: Scalar) -> bool:
@@ -314,8 +331,8 @@ class ScalarPrinter:
         if function is not None:
             return ExprText(f"{self.need(function)}({code.text})")
         if not self.dialect.small_to_float and dtype.kind == "float" and _is_small(operand):
-            code = converted(self.dialect, DTYPES["i32"], code)
-        return converted(self.dialect, DTYPES["i32"] if is_narrow else dtype, code)
+            code = self.converted(DTYPES["i32"], code)
+        return self.converted(DTYPES["i32"] if is_narrow else dtype, code)
 
     def _constant(self, number: float, dtype: DType) -> ExprText:
         is_plain = dtype.kind == "int" and dtype.bits == 64 and number > -(2**63)
@@ -323,6 +340,9 @@ class ScalarPrinter:
         special = self.dialect.special(number, dtype)
         if special is not None:
             self.need(special)
+        elif dtype.bits <= NARROW_BITS or dtype.kind != "int" or abs(number) >= 2 ** (NARROW_BITS - 1):
+            # Small signed numbers of 64 bits are spelled as those of 32.
+            self.types.add(dtype.compute.name)
         return ExprText(text, Rank.UNARY if text.startswith("-") else Rank.ATOM)
 
 

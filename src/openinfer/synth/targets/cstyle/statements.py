@@ -7,6 +7,7 @@ from openinfer.loops.coordinates import coordinate_ranges
 from openinfer.loops.dim import sizes_in
 from openinfer.loops.ir import (
     ACCUMULATOR,
+    INDEX,
     Alloc,
     Buffer,
     Combine,
@@ -22,6 +23,7 @@ from openinfer.loops.ir import (
     Ready,
     Select,
     SetLocal,
+    Space,
     Statement,
     Store,
     TileStep,
@@ -43,6 +45,8 @@ from openinfer.synth.targets.cstyle.templates import PLAIN, Templates
 from openinfer.synth.targets.cstyle.widths import narrow_sizes
 
 PAD = "    "
+_DECLARED = (Space.OWN, Space.GROUP)
+"""Memory that kernels declare themselves."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,12 @@ class Printed:
     needs: frozenset[Need]
     sizes: tuple[str, ...]
     can_fail: bool
+    types: frozenset[str] = frozenset()
+    """The dtypes whose types its text names, or whose numbers it has; ``index`` is that of wide positions."""
+    memory: tuple[Buffer, ...] = ()
+    """The memory that its text names: parameters and scratch memory that it uses, and memory that it declares."""
+    exchanges: bool = False
+    """Whether threads of a subgroup read each other's values."""
 
 
 def printed(
@@ -139,6 +149,7 @@ class KernelPrinter:
         """The kernel as a function called ``name``."""
         self.body(self._kernel.body, 1)
         signature = self._signature(name)
+        has_wide = self.scalars.widths.names_wider or not signature.narrow_sizes.issuperset(signature.sizes)
         framed = self._dialect.frame(self._dialect, signature, self._lines)
         return Printed(
             framed.definition,
@@ -149,6 +160,9 @@ class KernelPrinter:
             frozenset(self.scalars.needs),
             signature.sizes,
             signature.can_fail,
+            frozenset(self.scalars.types) | ({INDEX.name} if has_wide else set()),
+            tuple(one for one in signature.memory if one.space in _DECLARED or one.name not in signature.unused),
+            any(isinstance(one, Combine) and one.width > 1 for one in walk(self._kernel.body)),
         )
 
     def _signature(self, name: str) -> KernelSignature:

@@ -2,8 +2,9 @@
 
 Only the functions that are needed are emitted, after those that they call. Most are text in files, each below a line
 ``//: NAME``; some are generated for every dtype. Both are found by name, and what they call is found in their text; to
-call a function that is defined under another name, list that name: ``//: NAME NEEDS...``. Functions with parameters of
-their own, such as the inner loops of contractions, are records that contain their text.
+call a function that is defined under another name, list that name: ``//: NAME NEEDS...``. The list also has the dtypes
+of 8, 16 and 64 bits whose types the text names, unless a function that it calls names them. Functions with parameters
+of their own, such as the inner loops of contractions, are records that contain their text.
 
 Functions that kernels call have one source for all languages, in ``runtime/``. It is written in the common subset of C,
 CUDA and GLSL, with macros for what they spell differently: ``oi_u32(x)`` converts, ``oi_bits_f32_u32(x)`` reinterprets
@@ -17,6 +18,8 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from typing import Protocol, TypeAlias
+
+from openinfer.dtypes import DTYPES
 
 _MARK = re.compile(r"^//: (.*)\n", re.MULTILINE)
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
@@ -52,6 +55,8 @@ class SupportFunction:
     name: str
     needs: tuple[Need, ...]
     text: str
+    types: frozenset[str] = frozenset()
+    """The dtypes whose types it names; those that functions it calls name may be left out."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +65,7 @@ class Support:
 
     folders: tuple[tuple[str, str], ...]
     """Packages, and the folders in them that hold the files."""
-    generated: Callable[[], Mapping[str, Definition]]
+    generated: Callable[[], Mapping[str, SupportFunction]]
     """Functions that exist for every dtype, by name."""
     known: Mapping[str, int] = field(default_factory=dict)
     """Words in conditionals whose values are known: only the text that they select is emitted."""
@@ -85,13 +90,28 @@ class Support:
             self._define(one, done)
         done[name] = found.text
 
-    def _called(self, name: str) -> Definition:
+    def types(self, names: Iterable[str]) -> frozenset[str]:
+        """The dtypes whose types functions name, with all that they call."""
+        found: set[str] = set()
+        done: set[str] = set()
+        waiting = [*names]
+        while waiting:
+            name = waiting.pop()
+            if name in done:
+                continue
+            done.add(name)
+            one = self._called(name)
+            found |= one.types
+            waiting += map(need_name, one.needs)
+        return frozenset(found)
+
+    def _called(self, name: str) -> SupportFunction:
         """A function by name, which needs all that its text calls."""
         found = self._named(name)
         assert found is not None, name
         text = self._chosen(found.text) if self.known else found.text
         called = [one for one in _names_in(text) if one != name and self._named(one) is not None]
-        return SupportFunction(name, (*found.needs, *called), text)
+        return SupportFunction(name, (*found.needs, *called), text, found.types)
 
     def _chosen(self, text: str) -> str:
         def choice(match: re.Match[str]) -> str:
@@ -102,7 +122,7 @@ class Support:
 
         return _CONDITION.sub(choice, text)
 
-    def _named(self, name: str) -> Definition | None:
+    def _named(self, name: str) -> SupportFunction | None:
         for package, folder in self.folders:
             found = _in_files(package, folder).get(name)
             if found is not None:
@@ -138,7 +158,9 @@ def _in_files(package: str, folder: str) -> dict[str, SupportFunction]:
     for file in sorted((files(package) / folder).iterdir(), key=lambda one: one.name):
         parts = _MARK.split(file.read_text(encoding="ascii"))
         for head, text in zip(parts[1::2], parts[2::2], strict=True):
-            name, *needs = head.split()
+            name, *rest = head.split()
             assert name not in found, name
-            found[name] = SupportFunction(name, tuple(needs), text.strip() + "\n")
+            types = frozenset(rest) & DTYPES.keys()
+            needs = tuple(one for one in rest if one not in types)
+            found[name] = SupportFunction(name, needs, text.strip() + "\n", types)
     return found

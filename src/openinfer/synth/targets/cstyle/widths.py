@@ -67,6 +67,8 @@ class Widths:
     """Signed variables that the code keeps in an unsigned type: their code may have another value, modulo the type."""
     coordinates: Mapping[str, Interval] = field(default_factory=dict)
     """The ranges of named positions that are always in bounds where they are used, whatever their values may be."""
+    names_wider: bool = False
+    """Whether code names the wider type."""
     _narrow: set[str] = field(default_factory=set)
     _facts: RangeFacts = ()
 
@@ -77,7 +79,14 @@ class Widths:
 
     def of(self, ends: Interval) -> str:
         """The type of a position with this range."""
-        return self.dialect.narrow if self.dialect.narrow is not None and fits_narrow(ends) else self.dialect.index
+        if self.dialect.narrow is not None and fits_narrow(ends):
+            return self.dialect.narrow
+        return self.wider()
+
+    def wider(self) -> str:
+        """The wider type, for code that names it."""
+        self.names_wider = True
+        return self.dialect.index
 
     def interval(self, value: Scalar) -> Interval:
         """The range of an integer at the point where it is computed."""
@@ -99,7 +108,7 @@ class Widths:
         self._narrow.discard(name)
         self.ranges.pop(name, None)
         if ends is None:
-            return self.dialect.index
+            return self.wider()
         self.ranges[name] = ends
         if self.has_two and fits_narrow(ends):
             self._narrow.add(name)
@@ -122,7 +131,7 @@ class Widths:
         is_known = ends is not None and is_small(*ends) and not is_product
         for name in names:
             self.declare(name, ends if is_known else None)
-        return self.dialect.index if ends is None or not is_known else self.of(ends)
+        return self.wider() if ends is None or not is_known else self.of(ends)
 
     @contextmanager
     def analysed(self, body: tuple[Statement, ...]) -> Iterator[None]:
@@ -230,7 +239,7 @@ class Widths:
 
         def widened(name: str) -> str:
             own = f"s_{name}"
-            return self.dialect.cast.format(type=self.dialect.index, value=own) if name in self.sizes else own
+            return self.dialect.cast.format(type=self.wider(), value=own) if name in self.sizes else own
 
         return widened
 

@@ -20,9 +20,10 @@ OPERATORS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "rem": "%"}
 
 @dataclass(frozen=True)
 class WrappingArithmetic:
-    """Prints sums, differences and products of integers; ``text_of`` prints their operands."""
+    """Prints sums, differences and products of integers; ``text_of`` prints their operands, ``converted`` casts."""
 
     text_of: Callable[[Scalar], ExprText]
+    converted: Callable[[DType, ExprText], ExprText]
     dialect: Dialect
     widths: Widths
 
@@ -34,8 +35,8 @@ class WrappingArithmetic:
             return joined(self.text_of(value.left), OPERATORS[value.op], self.text_of(value.right))
         promoted = self._promoted(value) if self.dialect.promotes else None
         if promoted is not None:
-            return converted(self.dialect, dtype, promoted[0])
-        return converted(self.dialect, dtype, self._modulo(value, DTYPES[f"u{max(dtype.bits, 32)}"]))
+            return self.converted(dtype, promoted[0])
+        return self.converted(dtype, self._modulo(value, DTYPES[f"u{max(dtype.bits, 32)}"]))
 
     def _is_exact(self, value: Binary) -> bool:
         """Whether the result has the full width of its type and signed arithmetic cannot overflow."""
@@ -65,7 +66,7 @@ class WrappingArithmetic:
         """The same arithmetic on unsigned operands."""
         one, other = (self._unsigned(part, wide) for part in (value.left, value.right))
         if isinstance(value.left, Const) and isinstance(value.right, Const):
-            one, other = (converted(self.dialect, wide, self.text_of(part)) for part in (value.left, value.right))
+            one, other = (self.converted(wide, self.text_of(part)) for part in (value.left, value.right))
         return joined(one, OPERATORS[value.op], other)
 
     def _unsigned(self, value: Scalar, wide: DType) -> ExprText:
@@ -76,14 +77,9 @@ class WrappingArithmetic:
             case Binary("add" | "sub" | "mul", dtype=dtype) if _wraps_at(dtype, wide) and not self._is_exact(value):
                 return self._modulo(value, wide)
             case Cast(operand, dtype) if dtype is not INDEX and dtype.bits == wide.bits and _is_integer(operand):
-                return converted(self.dialect, wide, self.text_of(operand))
+                return self.converted(wide, self.text_of(operand))
             case _:
-                return converted(self.dialect, wide, self.text_of(value))
-
-
-def converted(dialect: Dialect, dtype: DType, code: ExprText) -> ExprText:
-    """A cast of an expression."""
-    return ExprText(dialect.converted(dtype, code.inside(dialect.cast_takes)), Rank.UNARY)
+                return self.converted(wide, self.text_of(value))
 
 
 def _is_small(dtype: DType) -> bool:

@@ -5,11 +5,11 @@ from functools import cache
 
 from openinfer.dtypes import DTYPES, DType
 from openinfer.synth.targets.cstyle.integers import INTEGERS, integer_functions
-from openinfer.synth.targets.cstyle.support import Definition, Need, Support, SupportFunction
+from openinfer.synth.targets.cstyle.support import Need, Support, SupportFunction
 
 
 @cache
-def _generated() -> Mapping[str, Definition]:
+def _generated() -> Mapping[str, SupportFunction]:
     packed = (one for dtype in DTYPES.values() if dtype.is_packed for one in _packed_functions(dtype))
     return {**integer_functions(), **{one.name: one for one in packed}}
 

@@ -20,7 +20,6 @@ def _shuffled(dtype: DType, value: str, mask: int, width: int) -> str:
 
 
 CUDA_THREADS = ThreadWords(
-    types=TYPES,
     thread="uint64_t(blockIdx.x) * blockDim.x + threadIdx.x",
     group="blockIdx.x",
     number="threadIdx.x",

@@ -6,7 +6,7 @@ Languages differ in few words: type conversions are written the same way in all 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from openinfer.dtypes import DType
+from openinfer.dtypes import DTYPES, DType
 from openinfer.loops.ir import (
     Binary,
     Bind,
@@ -19,7 +19,6 @@ from openinfer.loops.ir import (
     WideLoad,
     WideStore,
 )
-from openinfer.synth.targets.cstyle.integers import INTEGERS
 from openinfer.synth.targets.cstyle.templates import KernelWriter, PrintLoop, PrintStatement
 
 
@@ -27,8 +26,6 @@ from openinfer.synth.targets.cstyle.templates import KernelWriter, PrintLoop, Pr
 class ThreadWords:
     """The words in which languages differ. Templates have fields, as in ``str.format``."""
 
-    types: Mapping[str, str]
-    """The types of values, by compute dtype."""
     thread: str
     """The index of a thread among the threads of all groups."""
     group: str
@@ -138,7 +135,7 @@ class ThreadPrinter:
         words = self.words
         for var, other in zip(one.variables, one.others, strict=True):
             shuffled = words.shuffled(var.dtype, var.name, mask, one.width)
-            yield f"const {words.types[var.dtype.name]} {other.name} = {shuffled};"
+            yield f"const {writer.scalars.type_of(var.dtype)} {other.name} = {shuffled};"
         for var, value in zip(one.variables, one.values, strict=True):
             yield f"{var.name} = {writer.scalars.text(value)};"
 
@@ -147,13 +144,13 @@ class ThreadPrinter:
         words = self.words
         yield f"const bool is_second = ({words.lane} & {mask}u) != 0u;"
         for var, other in zip(one.variables, one.others, strict=True):
-            kind, name = words.types[var.dtype.name], var.name
+            kind, name = writer.scalars.type_of(var.dtype), var.name
             yield f"const {kind} own_{name} = {name}, got_{name} = {words.shuffled(var.dtype, name, mask, one.width)};"
             yield f"{name} = is_second ? got_{name} : own_{name};"
             yield f"const {kind} {other.name} = is_second ? own_{name} : got_{name};"
         for var, value in zip(one.variables, one.values, strict=True):
             exact = words.exact if var.dtype.kind == "float" else ""
-            yield f"{exact}const {words.types[var.dtype.name]} new_{var.name} = {writer.scalars.text(value)};"
+            yield f"{exact}const {writer.scalars.type_of(var.dtype)} new_{var.name} = {writer.scalars.text(value)};"
         for var in one.variables:
             yield f"{var.name} = new_{var.name};"
 
@@ -175,7 +172,7 @@ class ThreadPrinter:
                 writer.line(depth, f"const uint32_t {var.name} = {texts[number]};")
                 continue
             value = self._element(dtype, texts, number * dtype.bits, writer)
-            writer.line(depth, f"const {words.types[dtype.compute.name]} {var.name} = {value};")
+            writer.line(depth, f"const {writer.scalars.type_of(dtype)} {var.name} = {value};")
 
     def _place_of(self, one: WideLoad | WideStore, per: int, writer: KernelWriter) -> str:
         at = self.words.place.format(writer.scalars.offset(one.buffer, one.index))
@@ -190,7 +187,7 @@ class ThreadPrinter:
             return (
                 words.to_double.format(*pair)
                 if is_float
-                else f"{words.types[dtype.name]}({words.to_long})".format(*pair)
+                else f"{writer.scalars.type_of(dtype)}({words.to_long})".format(*pair)
             )
         if dtype.name == "f32":
             return words.to_float.format(word)
@@ -198,19 +195,13 @@ class ThreadPrinter:
             return words.to_float.format(f"{word} << 16" if shift == 0 else f"{word} & 0xffff0000u")
         code = f"{word} >> {shift}u" if shift else word
         if dtype.is_packed:
-            return self._field(dtype, f"(({code}) & {(1 << dtype.bits) - 1}u)")
+            return _field(dtype, writer.scalars.type_of(dtype), f"(({code}) & {(1 << dtype.bits) - 1}u)")
         if dtype.is_small_float:
-            return f"{writer.scalars.need(f'oi_from_{dtype.name}')}({INTEGERS[f'u{dtype.bits}']}({code}))"
+            unit = writer.scalars.type_of(DTYPES[f"u{dtype.bits}"])
+            return f"{writer.scalars.need(f'oi_from_{dtype.name}')}({unit}({code}))"
         if dtype.kind == "bool":
             return f"(({code}) & 255u) != 0u"
-        return f"{words.types[dtype.name]}({code})"
-
-    def _field(self, dtype: DType, code: str) -> str:
-        """The value of a packed element, from its bits."""
-        kind, half = self.words.types[dtype.compute.name], 1 << (dtype.bits - 1)
-        if dtype.values is not None and dtype.bits == 1:
-            return f"{kind}(2 * int32_t({code}) - 1)"
-        return f"{kind}((int32_t({code}) ^ {half}) - {half})" if dtype.kind == "int" else f"{kind}({code})"
+        return f"{writer.scalars.type_of(dtype)}({code})"
 
     def wide_store(self, one: WideStore, writer: KernelWriter, depth: int) -> None:
         """Stores variables in contiguous elements."""
@@ -238,6 +229,7 @@ class ThreadPrinter:
         elif one.has_words:
             texts = [*names]
         elif dtype.bits == 64:
+            writer.scalars.type_of(dtype)
             halves = words.of_double if dtype.kind == "float" else words.of_long
             texts = [half.format(name) for name in names for half in halves]
         else:
@@ -263,6 +255,14 @@ def _place(loop: For, builtin: str, writer: KernelWriter, depth: int) -> None:
     kind = writer.scalars.counts(loop.index, most=most)
     writer.scalars.ranges[name] = (0, max(most - 1, 0))
     writer.line(depth, f"const {kind} {name} = {kind}({builtin});")
+
+
+def _field(dtype: DType, kind: str, code: str) -> str:
+    """The value of a packed element in its compute type, from its bits."""
+    half = 1 << (dtype.bits - 1)
+    if dtype.values is not None and dtype.bits == 1:
+        return f"{kind}(2 * int32_t({code}) - 1)"
+    return f"{kind}((int32_t({code}) ^ {half}) - {half})" if dtype.kind == "int" else f"{kind}({code})"
 
 
 def _access_size(words: int) -> int:

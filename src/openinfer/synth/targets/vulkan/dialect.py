@@ -100,13 +100,13 @@ def _float(value: float, dtype: DType) -> str:
 def _functions() -> dict[tuple[str, str], Own]:
     """NaN and infinity are tested by their bits: comparisons with them may be optimized away."""
     found: dict[tuple[str, str], Own] = {}
-    for name, bits, most, infinite in (
-        ("f32", "floatBitsToUint({0})", "0x7fffffffu", "0x7f800000u"),
-        ("f64", "doubleBitsToUint64({0})", "0x7fffffffffffffffu", "0x7ff0000000000000u"),
+    for name, types, bits, most, infinite in (
+        ("f32", (), "floatBitsToUint({0})", "0x7fffffffu", "0x7f800000u"),
+        ("f64", ("f64", "u64"), "doubleBitsToUint64({0})", "0x7fffffffffffffffu", "0x7ff0000000000000u"),
     ):
-        found["isnan", name] = Own(f"({bits} & {most}) > {infinite}", rank=Rank.COMPARISON)
-        found["isinf", name] = Own(f"({bits} & {most}) == {infinite}", rank=Rank.COMPARISON)
-        found["signbit", name] = Own(f"{bits} > {most}", rank=Rank.COMPARISON)
+        found["isnan", name] = Own(f"({bits} & {most}) > {infinite}", rank=Rank.COMPARISON, types=types)
+        found["isinf", name] = Own(f"({bits} & {most}) == {infinite}", rank=Rank.COMPARISON, types=types)
+        found["signbit", name] = Own(f"{bits} > {most}", rank=Rank.COMPARISON, types=types)
     # Booleans have no order in GLSL.
     found["lt", "bool"] = Own("!{0} && {1}", takes=Rank.UNARY, rank=Rank.AND)
     found["gt", "bool"] = Own("{0} && !{1}", takes=Rank.UNARY, rank=Rank.AND)
@@ -219,6 +219,7 @@ GLSL = Dialect(
     element="{name}.v[uint({at})]",
     own_element="{name}[uint({at})]",
     store=_store,
+    store_types={"bool": "u8"},
     packed_load="{function}({name}, {at})",
     fail="{{ atomicMin(status.v[0], own); return; }} /* {reason} */",
     negative_remainders=False,
@@ -228,7 +229,7 @@ GLSL = Dialect(
 )
 """Buffers have fewer than 2^32 elements: 64-bit positions are narrowed where memory is accessed."""
 
-_THROUGH_F64 = {("div", "f32"): Own("float(double({0}) / double({1}))")}
+_THROUGH_F64 = {("div", "f32"): Own("float(double({0}) / double({1}))", types=("f64",))}
 """Rounded twice, which is harmless: f64 has more than twice the digits."""
 _BY_REMAINDER = {("div", "f32"): Own("oi_quotient_f32({0}, {1})", need="oi_quotient_f32")}
 """With a fused multiply-add that rounds once, few operands need f64."""

@@ -20,9 +20,10 @@ from openinfer.synth.targets.simt.machine import SimtMachine
 from openinfer.synth.targets.simt.require import Requirement
 from openinfer.synth.targets.simt.schedule import scheduled
 from openinfer.synth.targets.vulkan.buildfiles import LIBRARIES
+from openinfer.synth.targets.vulkan.features import features_of
 from openinfer.synth.targets.vulkan.project import VULKAN
 from openinfer.synth.targets.vulkan.require import ARGUMENT_BYTES
-from openinfer.synth.targets.vulkan.shader import features, launch_code, shader
+from openinfer.synth.targets.vulkan.shader import launch_code, shader
 
 
 def host_code() -> tuple[dict[str, str], tuple[str, ...]]:
@@ -116,7 +117,7 @@ class CallWriter:
         )
 
     def _requirement(self, launches: Launches, printed: Sequence[LaunchCode]) -> Requirement:
-        found = frozenset[Feature]().union(*(features(one, self.numerics) for one in printed))
+        found = frozenset[Feature]().union(*(features_of(one.code, self.numerics) for one in printed))
         shared = (
             sum(one.dtype.nbytes(most_elements(one.shape)) for one in each.kernel.scratch if one.space is Space.GROUP)
             for each in launches.launches

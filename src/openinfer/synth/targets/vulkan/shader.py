@@ -12,7 +12,7 @@ from openinfer.synth.targets.cstyle import statements
 from openinfer.synth.targets.cstyle.statements import Printed
 from openinfer.synth.targets.cstyle.support import Need
 from openinfer.synth.targets.cstyle.templates import KernelWriter, PrintStatement, Templates
-from openinfer.synth.targets.facts import Feature, Numerics
+from openinfer.synth.targets.facts import Numerics
 from openinfer.synth.targets.gpu.arguments import LaunchCode, arguments_of
 from openinfer.synth.targets.simt.launches import Launch
 from openinfer.synth.targets.vulkan.dialect import (
@@ -26,7 +26,6 @@ from openinfer.synth.targets.vulkan.dialect import (
 )
 from openinfer.synth.targets.vulkan.divisors import with_inverses
 from openinfer.synth.targets.vulkan.exact import with_exact_names, with_factors, with_floors
-from openinfer.synth.targets.vulkan.features import features_of
 from openinfer.synth.targets.vulkan.support import EXTENSIONS, support_code
 from openinfer.synth.targets.vulkan.thread_words import GLSL_THREADS, WIDE_TYPES
 
@@ -131,11 +130,6 @@ def support_texts(needs: Iterable[Need], numerics: Numerics) -> list[str]:
     known = known_words(numerics)
     support = support_code(needs, known)
     return [*(f"#define {word} {value}" for word, value in known.items() if word in support), support]
-
-
-def features(launch: LaunchCode, numerics: Numerics) -> frozenset[Feature]:
-    """The features that a launch needs, for the numerics of a device."""
-    return features_of("\n".join(functions([launch], numerics))) | {Feature.ADDRESSES}
 
 
 def group_line(group: int) -> str:

@@ -4,16 +4,16 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 
-from openinfer.dtypes import DTYPES, DType
+from openinfer.dtypes import DTYPES, INDEX, DType
 from openinfer.synth.targets.cstyle.integers import INTEGERS, integer_functions
-from openinfer.synth.targets.cstyle.support import Definition, Need, Support, SupportFunction
+from openinfer.synth.targets.cstyle.support import Need, Support, SupportFunction
 
 EXTENSIONS = ("GL_EXT_shader_explicit_arithmetic_types",)
 """Extensions that a shader with support code must require."""
 
 
 @cache
-def _generated() -> Mapping[str, Definition]:
+def _generated() -> Mapping[str, SupportFunction]:
     packed = (one for dtype in DTYPES.values() if dtype.is_packed for one in _packed_functions(dtype))
     remainders = (_remainder(dtype) for dtype in DTYPES.values() if dtype.kind == "int" and dtype.name in INTEGERS)
     return {**integer_functions(), **{one.name: one for one in (*packed, *remainders)}}
@@ -23,7 +23,9 @@ def _remainder(dtype: DType) -> SupportFunction:
     """Integer remainder: GLSL does not define ``%`` for negative numbers, and drivers differ."""
     own, name = INTEGERS[dtype.name], f"oi_rem_{dtype.name}"
     value = f"b == -1 ? {own}(0) : {own}(a - {own}(a / b) * b)"
-    return SupportFunction(name, (), f"OI_FUNCTION {own} {name}({own} a, {own} b) {{ return {value}; }}\n")
+    return SupportFunction(
+        name, (), f"OI_FUNCTION {own} {name}({own} a, {own} b) {{ return {value}; }}\n", frozenset({dtype.name})
+    )
 
 
 def _packed_functions(dtype: DType) -> Iterable[SupportFunction]:
@@ -41,7 +43,8 @@ def _packed_functions(dtype: DType) -> Iterable[SupportFunction]:
         f"    const uint32_t c = (p.v[uint32_t(i / {count})] >> uint32_t(i % {count} * {bits})) & {mask}u;\n"
         f"    return {own}({value});\n}}\n"
     )
-    yield SupportFunction(name, (), load)
+    types = frozenset({dtype.compute.name, INDEX.name})
+    yield SupportFunction(name, (), load, types)
     code = "v > 0 ? 1u : 0u" if is_sign else f"uint32_t(v) & {mask}u"
     name = f"oi_store_{dtype.name}"
     store = (
@@ -50,7 +53,7 @@ def _packed_functions(dtype: DType) -> Iterable[SupportFunction]:
         f"    atomicAnd(p.v[at], ~({mask}u << shift));\n"
         "    atomicOr(p.v[at], c << shift);\n}\n"
     )
-    yield SupportFunction(name, (), store)
+    yield SupportFunction(name, (), store, types)
 
 
 SUPPORT = Support(

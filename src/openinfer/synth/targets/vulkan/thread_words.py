@@ -22,7 +22,6 @@ def _shuffled(dtype: DType, value: str, mask: int, _width: int) -> str:
 
 
 GLSL_THREADS = ThreadWords(
-    types=TYPES,
     thread="gl_GlobalInvocationID.x",
     group="gl_WorkGroupID.x",
     number="int(gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID)",

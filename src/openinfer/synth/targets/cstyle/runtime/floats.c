@@ -1,4 +1,4 @@
-//: oi_from_bf16
+//: oi_from_bf16 u16
 /* bf16 is the upper half of an f32. */
 OI_FUNCTION float oi_from_bf16(uint16_t h) { return oi_bits_u32_f32(oi_u32(h) << 16); }
 
@@ -12,7 +12,7 @@ OI_FUNCTION uint16_t oi_to_bf16(float x)
     return oi_u16((u & 0x7fffffffu) > 0x7f800000u ? nan : r);
 }
 
-//: oi_from_f16
+//: oi_from_f16 u16
 /* Shifts the 5 exponent bits into position and rescales, which also normalizes subnormals. */
 OI_FUNCTION float oi_from_f16(uint16_t h)
 {
@@ -40,7 +40,7 @@ OI_FUNCTION uint16_t oi_to_f16(float x)
     return oi_u16(r | sign);
 }
 
-//: oi_from_f8
+//: oi_from_f8 u8
 /* f8 (e5m2) is the upper half of an f16. */
 OI_FUNCTION float oi_from_f8(uint8_t h) { return oi_from_f16(oi_u16(oi_u16(h) << 8)); }
 

@@ -24,7 +24,7 @@ OI_INLINE float oi_mad_f32(float a, float b, float c)
 #endif
 }
 
-//: oi_mad_f64
+//: oi_mad_f64 f64
 OI_INLINE double oi_mad_f64(double a, double b, double c)
 {
 #if OI_FUSED
@@ -34,7 +34,7 @@ OI_INLINE double oi_mad_f64(double a, double b, double c)
 #endif
 }
 
-//: oi_pair
+//: oi_pair f64
 /* A double-double: hi + lo, where lo is at most half a unit in the last place of hi. */
 struct oi_pair { double hi, lo; };
 OI_TYPE(oi_pair)

@@ -17,7 +17,7 @@ OI_FUNCTION double oi_nextafter_f64(double a, double b)
     return a != a || b != b ? a + b : a == b ? b : oi_bits_u64_f64(next);
 }
 
-//: oi_fmod_f32
+//: oi_fmod_f32 u64
 /* a - trunc(a / b) * b exactly, with the sign of a: long division of the mantissas, 40 bits at a time. */
 OI_FUNCTION float oi_fmod_f32(float a, float b)
 {
@@ -96,7 +96,7 @@ OI_FUNCTION float oi_fma_f32(float a, float b, float c)
 #endif
 }
 
-//: oi_wide
+//: oi_wide u64
 /* A 128-bit unsigned integer. */
 struct oi_wide { uint64_t hi, lo; };
 OI_TYPE(oi_wide)
@@ -190,7 +190,7 @@ OI_SPARE double oi_soft_fma_f64(double a, double b, double c)
     return negative != 0u ? -size : size;
 }
 
-//: oi_fma_f64
+//: oi_fma_f64 f64
 /* a * b + c with one rounding. */
 OI_FUNCTION double oi_fma_f64(double a, double b, double c)
 {
@@ -237,7 +237,7 @@ OI_SPARE double oi_soft_sqrt_f64(double x)
     return oi_bits_u64_f64((oi_u64(e / 2 + 1048) << 52) + (root >> 1) + (root & 1u));
 }
 
-//: oi_sqrt_f64
+//: oi_sqrt_f64 f64
 OI_FUNCTION double oi_sqrt_f64(double x)
 {
 #if OI_ROOTS & 8

@@ -1,4 +1,4 @@
-//: oi_short_power
+//: oi_short_power f64
 struct oi_short_power { double scale, rest; };
 OI_TYPE(oi_short_power)
 

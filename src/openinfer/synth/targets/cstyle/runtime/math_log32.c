@@ -1,4 +1,4 @@
-//: oi_short_split
+//: oi_short_split f64
 struct oi_short_split { double n, f; };
 OI_TYPE(oi_short_split)
 

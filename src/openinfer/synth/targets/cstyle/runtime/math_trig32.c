@@ -1,4 +1,4 @@
-//: oi_quarter
+//: oi_quarter f64 u64
 struct oi_quarter { double f; uint64_t k; };
 OI_TYPE(oi_quarter)
 

@@ -177,7 +177,7 @@ uvec4 oi_quads_bf16(float a, float b, float c, float d, float e, float f, float 
     return uvec4(oi_pair_bf16(a, b), oi_pair_bf16(c, d), oi_pair_bf16(e, f), oi_pair_bf16(g, h));
 }
 
-//: oi_from_f16
+//: oi_from_f16 u16
 /* A subnormal f16 is a multiple of 2^-24: no subnormal f32, which a device may flush to 0, is involved. */
 OI_FUNCTION float oi_from_f16(uint16_t h)
 {
