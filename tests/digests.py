@@ -112,11 +112,14 @@ def projects() -> Iterator[tuple[str, str]]:
 
 
 def other_languages() -> Iterator[tuple[str, str]]:
-    """Every file of a transpose as a circuit and for GPUs: its kernel has several indices at once."""
-    transposed = graph("""dynamic { x: i32[2, 5, 3]; } volatile { y: i32[3, 2, 5]; }
+    """Every file of a project as a circuit and for GPUs: kernels with several indices, and several kept elements."""
+    moved_and_normed = graph("""dynamic { x: i32[2, 5, 3]; a: f32[64, 768]; b: f32[64, 768]; }
+        volatile { y: i32[3, 2, 5]; s: f32[64, 768]; z: f32[64, 768]; }
+        block entry { op transpose(x, perm=[2, 0, 1]) >> y; op add(a, b) >> s; op layer_norm(s) >> z; return y, z; }""")
+    moved = graph("""dynamic { x: i32[2, 5, 3]; } volatile { y: i32[3, 2, 5]; }
         block entry { op transpose(x, perm=[2, 0, 1]) >> y; return y; }""")
-    for device in ("ecp5-85k", "h200", "vulkan"):
-        for path, content in sorted(Synthesizer(device, name="net").synthesize(None, transposed).files().items()):
+    for device, one in (("ecp5-85k", moved), ("h200", moved_and_normed), ("vulkan", moved_and_normed)):
+        for path, content in sorted(Synthesizer(device, name="net").synthesize(None, one).files().items()):
             data = content if isinstance(content, bytes) else content.encode()
             yield f"{device}/{path}", hashlib.sha256(data).hexdigest()
 

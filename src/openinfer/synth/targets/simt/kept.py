@@ -84,12 +84,12 @@ class KeptRow:
                 known[key] = tuple(found[value] for value in known[key])
         return found
 
-    def _made(self) -> set[_Key]:
-        """The elements that the current loop adds."""
+    def _made(self) -> list[_Key]:
+        """The elements that the current loop adds, in the order of its statements, in which registers get names."""
         before = {key for loads in self._loads[: self._place] for key in loads.values()}
         before |= {key for stores in self._stores[: self._place] for key in stores.values()}
-        own = set(self._loads[self._place].values()) - before
-        return own | set(self._stores[self._place].values())
+        loaded = [key for key in self._loads[self._place].values() if key not in before]
+        return list(dict.fromkeys((*loaded, *self._stores[self._place].values())))
 
     def next_loop(self) -> None:
         """Moves on to the next loop."""
