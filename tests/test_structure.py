@@ -15,8 +15,8 @@ BACK_END = [path for path in SOURCES if path.relative_to(PACKAGE).parts[0] in ("
 BESIDE = [path for folder in ("tests", "bench", "examples", "docs") for path in sorted(Path(folder).rglob("*.py"))]
 MOST_LINES = 500
 MOST_METHODS = 25
-FACADES = {"Executor", "CompiledModule"}
-"""What users hold in their hands: they have a method for everything one can do with them."""
+FACADES = {"Executor"}
+"""What users hold in their hands: it has a method for everything one can do with it."""
 
 PLAIN = {
     "contender": "candidate",

@@ -302,9 +302,9 @@ SYNTHESIZER_BUGS = (
     ),
     Bug(
         "an input that a step has written is shown as it was inserted",
-        "synth/run/module.py",
-        "if name in self._used and name not in self._written:",
-        "if name in self._used:",
+        "synth/run/variables.py",
+        "if name in step.used and name not in self._written:",
+        "if name in step.used:",
         "tests/synth/test_module.py",
         "as_it_was_inserted",
     ),

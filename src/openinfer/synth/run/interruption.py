@@ -26,6 +26,12 @@ class Watch:
         next(answers)
         self.callback = _Asked(answers.send)
 
+    def reraise(self) -> None:
+        """Raise the exception of a signal handler, if there is one: it is why the code has ended."""
+        raised, self.raised = self.raised, None
+        if raised is not None:
+            raise raised
+
 
 def _answers(watch: Watch) -> Generator[int, object, None]:
     """Yields 1 to end the step, 0 to go on.

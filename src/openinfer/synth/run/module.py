@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, overload
 
 import numpy as np
 
-from openinfer.check.bound import BoundVar, FromModel, FromPattern, interface
+from openinfer.check.bound import BoundGraph, interface
 from openinfer.check.events import Event
 from openinfer.check.inserted import accepted_input, input_called, inputs_by_name, require_shape
 from openinfer.check.one_call import OneCall
@@ -15,17 +15,15 @@ from openinfer.check.results import Outputs, given_back
 from openinfer.check.saved_state import loaded, save, saved_bytes, signature
 from openinfer.check.step_sizes import StepSizes
 from openinfer.dtypes import DTYPES, DType, DTypeName, pack
-from openinfer.errors import Code, Diagnostic, ExecutionError, nearest
+from openinfer.errors import Code, Diagnostic, ExecutionError
 from openinfer.ir import MemoryKind
-from openinfer.loops.dim import at
 from openinfer.ops import Array
-from openinfer.synth.program.ir import Value
 from openinfer.synth.run.interruption import Watch
 from openinfer.synth.run.library import FLAGS, Instance, compiled, structure
-from openinfer.synth.run.persistent import Contents, PersistentMemory, tensor
+from openinfer.synth.run.persistent import Contents, PersistentMemory
 from openinfer.synth.run.state_memory import StateMemory
 from openinfer.synth.run.step_memory import OWN_MEMORY, SharedMemory, WeightMemory, given_weights, initialised
-from openinfer.synth.run.table_memory import borrowed
+from openinfer.synth.run.variables import ModuleVariables, StepValues
 from openinfer.synth.targets.project import RunnableProject
 from openinfer.tensor import Tensor
 
@@ -86,7 +84,7 @@ class CompiledModule:
         self._step = self._instance.function("step")
         variables = self.bound.vars.items()
         self._required = tuple(name for name, variable in variables if variable.kind is MemoryKind.DYNAMIC)
-        self._written = frozenset[str]().union(*(effects.writes for effects in self.bound.effects.values()))
+        self._variables = ModuleVariables(project, self._persistent, (self._arena, self._state))
         self._inserted: dict[str, Array] = {}
         self._used: dict[str, Array] = {}
         self._running: _Running | None = None
@@ -135,18 +133,14 @@ class CompiledModule:
 
         Values are converted and rejected as by the simulator; the module keeps copies.
         """
-        accepted = self._accepted(values, named)
+        accepted = _accepted(self.bound, values, named)
         with self._calls.claim():
             self._settle()
             self._inserted |= accepted
 
-    def _accepted(self, values: Mapping[str, Any] | None, named: Mapping[str, Any]) -> dict[str, Array]:
-        everything = inputs_by_name(self.bound, values, named)
-        return {name: accepted_input(self.bound, name, value) for name, value in everything.items()}
-
     def __call__(self, values: Mapping[str, Any] | None = None, /, **named: Any) -> Array | Outputs:
         """Insert inputs, run one step and fetch what the graph returns, like an executor: ``y = module(x=array)``."""
-        accepted = self._accepted(values, named)
+        accepted = _accepted(self.bound, values, named)
         with self._calls.claim():
             self._settle()
             self._inserted |= accepted
@@ -169,17 +163,6 @@ class CompiledModule:
             self._settle()
             self._inserted |= accepted
 
-    def _missing(self) -> None:
-        for name in self._required:
-            if name not in self._inserted:
-                raise ExecutionError(Diagnostic(Code.NOT_INSERTED, f"the input {name!r} has not been inserted"))
-
-    def _bound_sizes(self) -> StepSizes:
-        """The dynamic sizes that the inputs bind together."""
-        sizes = StepSizes(self.bound)
-        sizes.agree_together({name: value.shape for name, value in self._inserted.items()})
-        return sizes
-
     # --- running --------------------------------------------------------------------------------------------------
 
     def run_step(self) -> None:
@@ -193,7 +176,9 @@ class CompiledModule:
             self._run()
 
     def _run(self) -> None:
-        self._missing()
+        for name in self._required:
+            if name not in self._inserted:
+                raise ExecutionError(Diagnostic(Code.NOT_INSERTED, f"the input {name!r} has not been inserted"))
         inputs, kept = self._arguments()
         results = self._output_type()
         before = self._persistent.contents() if self._project.placed.can_tear else None
@@ -204,21 +189,17 @@ class CompiledModule:
         try:
             status = self._step(ctypes.byref(self._context), ctypes.byref(inputs), ctypes.byref(results))
             if status:
-                self._fail(status)
+                self._watch.reraise()
+                self._instance.require(status)
         finally:
             del kept  # the code has read them
             self._settle()
 
-    def _fail(self, status: int) -> None:
-        """Raise the exception of a signal handler, or the error of the status."""
-        raised, self._watch.raised = self._watch.raised, None
-        if raised is not None:
-            raise raised
-        self._instance.require(status)
-
     def _arguments(self) -> tuple[Any, list[Array]]:
         """The inputs as the code's struct, and the arrays that it points into."""
-        sizes = self._bound_sizes() if self.bound.bounds else None
+        sizes = StepSizes(self.bound)
+        if self.bound.bounds:
+            sizes.agree_together({name: value.shape for name, value in self._inserted.items()})
         names = self._project.placed.names
         inputs, kept = self._input_type(), []
         for name, value in self._program.inputs.items():
@@ -228,7 +209,6 @@ class CompiledModule:
             kept.append(data)
             setattr(inputs, names.inputs[name], data.ctypes.data)
         for size, field in names.input_sizes.items():
-            assert sizes is not None
             setattr(inputs, field, sizes.lookup(size))
         return inputs, kept
 
@@ -286,7 +266,7 @@ class CompiledModule:
         with self._calls.claim():
             self._settle()
             if len(names) == 2 and names[1] in DTYPES:
-                found = self._variable(names[0]).dtype.name
+                found = self._variables.called(names[0]).dtype.name
                 if found != names[1]:
                     raise ExecutionError(Diagnostic(Code.WRONG_DTYPE, f"{names[0]!r} is {found}, not {names[1]}"))
                 return self._array(names[0]).copy()
@@ -310,67 +290,11 @@ class CompiledModule:
         """A variable as a ``Tensor``, packed if its dtype is."""
         with self._calls.claim():
             self._settle()
-            return Tensor.from_numpy(self._array(name).copy(), self._variable(name).dtype)
-
-    def _variable(self, name: str) -> BoundVar:
-        if not isinstance(name, str) or name not in self.bound.vars:
-            advice = nearest(str(name), self.bound.vars)
-            raise ExecutionError(Diagnostic(Code.UNKNOWN_VARIABLE, f"there is no variable {name!r}", None, advice))
-        return self.bound.vars[name]
+            return Tensor.from_numpy(self._array(name).copy(), self._variables.called(name).dtype)
 
     def _array(self, name: str) -> Array:
-        variable = self._variable(name)
-        if variable.is_table:
-            return self._persistent.tables[name].array()
-        if isinstance(variable.origin, FromPattern):
-            message = f"{name!r} is a family of model tensors, not one value"
-            raise ExecutionError(Diagnostic(Code.BAD_INDEXING, message, variable.decl.span if variable.decl else None))
-        if name in self._inserted:
-            return self._inserted[name]
-        if self._results is not None and name in self._program.outputs and not self._is_state(name):
-            address = getattr(self._results, self._project.placed.names.outputs[name])
-            return self._output(address, self._program.outputs[name])
-        kept = self._persistent.value(name)
-        if kept is not None:
-            return kept
-        if name in self._used and name not in self._written:
-            return self._used[name]
-        return self._other(variable)
-
-    def _is_state(self, name: str) -> bool:
-        """Whether an output is device state, which other programs may have changed since the step."""
-        return self._project.placed.rules.on_device and self._variable(name).kind is MemoryKind.PERSISTENT
-
-    def _other(self, variable: BoundVar) -> Array:
-        """A variable that generated code does not keep: a constant of the model is loaded from there."""
-        model = self.bound.model
-        name = variable.origin.name if isinstance(variable.origin, FromModel) else ""
-        if model is not None and name in model.tensors and variable.kind is MemoryKind.CONSTANT:
-            return model.load(name).to_numpy()
-        message = f"generated code does not keep {variable.name!r}"
-        advice = f"return it from the entry block: return {variable.name};"
-        if variable.name in self._program.outputs or (variable.kind is MemoryKind.DYNAMIC and not self._used):
-            message, advice = f"{variable.name!r} has no value: no step has run", "run_step() first"
-        raise ExecutionError(Diagnostic(Code.NOT_INSERTED, message, None, advice))
-
-    def _output(self, address: int, value: Value) -> Array:
-        """A tensor at an address in the arena or the state, as a slice of the array that owns the memory.
-
-        Results of a device are in memory of the instance, which lives as long as the module.
-        """
-        shape = tuple(at(extent, self._sizes) for extent in value.shape)
-        if any(extent < 0 for extent in shape):
-            message = f"{value.variable!r} has no valid shape: it would be {list(shape)}"
-            raise ExecutionError(Diagnostic(Code.BAD_SHAPE, message))
-        nbytes = value.dtype.nbytes(int(np.prod(shape, dtype=np.int64)))
-        if nbytes == 0:
-            return tensor(np.empty(0, np.uint8), value, shape)
-        owners = ((memory, address - memory.ctypes.data) for memory in (self._arena, self._state))
-        found = [(one, start) for one, start in owners if 0 <= start <= one.size - nbytes]
-        if not found:
-            return tensor(borrowed(address, nbytes, self), value, shape)
-        memory, start = found[0]
-        return tensor(memory[start : start + nbytes], value, shape)
+        step = StepValues(self._inserted, self._used, self._results, self._sizes)
+        return self._variables.array(name, step, self)
 
     # --- state ----------------------------------------------------------------------------------------------------
 
@@ -439,3 +363,8 @@ def _is_readable(array: object, dtype: DType) -> bool:
     if not isinstance(array, np.ndarray) or dtype.is_packed or array.dtype != dtype.array:
         return False
     return bool(array.flags.c_contiguous and array.flags.aligned)
+
+
+def _accepted(bound: BoundGraph, values: Mapping[str, Any] | None, named: Mapping[str, Any]) -> dict[str, Array]:
+    everything = inputs_by_name(bound, values, named)
+    return {name: accepted_input(bound, name, value) for name, value in everything.items()}
