@@ -256,3 +256,12 @@ def test_shaders_for_larger_subgroups_are_refused(model: ModelLoader) -> None:
     assert caught.value.code == "E806"
     found = Synthesizer(arch, name="narrow").synthesize(model, graph(text)).build()({"x": np.ones(300, np.float32)})
     assert found == 300
+
+
+@pytest.mark.usefixtures("lavapipe")
+@pytest.mark.parametrize("constant", [2**31 - 1, 2**31 + 1, 2**32 + 1])
+def test_constants_of_64_bits_are_not_signed_numbers_of_32(constant: int) -> None:
+    text = "dynamic {{ x: i64[3]; }} volatile {{ y: i64[3]; }} block entry {{ op xor({}, x) >> y; return y; }}"
+    module = Synthesizer(NAMED).synthesize(None, graph(text.format(constant))).build()
+    x = np.array([0, -1, 2**40], np.int64)
+    np.testing.assert_array_equal(module(x=x), x ^ constant)

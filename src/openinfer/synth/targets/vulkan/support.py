@@ -77,8 +77,8 @@ def support_code(needs: Iterable[Need], known: Mapping[str, int] | None = None) 
 def with_glsl_numbers(text: str) -> str:
     """A text with C numbers rewritten for GLSL: the same values, in the same types.
 
-    >>> with_glsl_numbers("x * 0x1.8p52 + 0.5f; u & 0xfffffffffffffu; y2 << 3")
-    'x * 6755399441055744.0lf + 0.5f; u & 0xffffffffffffful; y2 << 3'
+    >>> with_glsl_numbers("x * 0x1.8p52 + 0.5f; u & 0xfffffffffffffu; y2 << 3; 0x80000000 ^ i")
+    'x * 6755399441055744.0lf + 0.5f; u & 0xffffffffffffful; y2 << 3; 0x80000000l ^ i'
     """
     return _TOKEN.sub(lambda match: _number(match["number"], match["suffix"]) if match["number"] else match[0], text)
 
@@ -91,7 +91,7 @@ def _number(digits: str, suffix: str) -> str:
         return f"{value!r}{suffix if suffix in ('f', 'F') else 'lf'}"
     if "l" in suffix.lower():
         return digits + suffix
-    # A number in C has the first type that it fits; one in GLSL has the type of its suffix.
+    # A number in C has the first type that it fits; one in GLSL has that of its suffix, and is signed without one.
     is_unsigned = suffix.lower() == "u"
-    bits = 32 if is_unsigned or is_hexadecimal else 31
+    bits = 32 if is_unsigned else 31
     return digits + ("u" if is_unsigned else "") + ("l" if int(digits, 0) >= 2**bits else "")
