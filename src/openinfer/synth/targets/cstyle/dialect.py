@@ -77,6 +77,8 @@ class Dialect:
     """Builtins of the language, by op and dtype. Any other op that is not an operator is a support function."""
     about: Mapping[tuple[str, str], Own] = field(default_factory=dict)
     """Builtins for parts of results that need not be exact to the last bit, by op and the dtype of the result."""
+    whole: Callable[[int], str] = str
+    """Spells a signed integer of up to 64 bits, other than the least; those of 32 bits as such."""
     special: Callable[[float, DType], str | None] = lambda _value, _dtype: None
     """The support-code constant that spells a number, or None."""
     cast: str = "({type}){value}"

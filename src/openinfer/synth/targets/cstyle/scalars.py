@@ -106,6 +106,7 @@ class ScalarPrinter:
                     return size_code(
                         number.expr,
                         self.widths.size_named(number),
+                        self.dialect.whole,
                         negative_remainders=self.dialect.negative_remainders,
                     )
                 return self._constant(number, dtype)
@@ -336,7 +337,7 @@ class ScalarPrinter:
 
     def _constant(self, number: float, dtype: DType) -> ExprText:
         is_plain = dtype.kind == "int" and dtype.bits == 64 and number > -(2**63)
-        text = str(int(number)) if is_plain else self.dialect.literal(number, dtype)
+        text = self.dialect.whole(int(number)) if is_plain else self.dialect.literal(number, dtype)
         special = self.dialect.special(number, dtype)
         if special is not None:
             self.need(special)
@@ -380,20 +381,29 @@ def _term(printer: ScalarPrinter, value: Scalar) -> ExprText:
             return printer.code(value)
 
 
-def size_code(expr: Expr, named: Callable[[str], str] = "s_{}".format, *, negative_remainders: bool = True) -> ExprText:
-    """An expression over dynamic sizes; ``named`` gives the name of a size in the code.
+def size_code(
+    expr: Expr,
+    named: Callable[[str], str] = "s_{}".format,
+    whole: Callable[[int], str] = str,
+    *,
+    negative_remainders: bool = True,
+) -> ExprText:
+    """An expression over dynamic sizes; ``named`` gives the name of a size in the code, ``whole`` spells a number.
 
     ``negative_remainders``: whether ``%`` of negative numbers means what it does in C.
     """
     match expr:
         case Num(value):
-            return ExprText(str(value), Rank.ATOM if value >= 0 else Rank.UNARY)
+            return ExprText(whole(value), Rank.ATOM if value >= 0 else Rank.UNARY)
         case Ref(name):
             return ExprText(named(name))
         case Neg(operand):
-            return ExprText(f"-{size_code(operand, named, negative_remainders=negative_remainders).atom}", Rank.UNARY)
+            code = size_code(operand, named, whole, negative_remainders=negative_remainders)
+            return ExprText(f"-{code.atom}", Rank.UNARY)
         case BinaryExpr(op, left, right):
-            one, other = (size_code(part, named, negative_remainders=negative_remainders) for part in (left, right))
+            one, other = (
+                size_code(part, named, whole, negative_remainders=negative_remainders) for part in (left, right)
+            )
             found = joined(one, op, other)
             if op not in "/%" or not _may_be_negative(left):
                 return found

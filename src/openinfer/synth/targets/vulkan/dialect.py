@@ -20,7 +20,7 @@ from openinfer.synth.targets.cstyle.code import Rank
 from openinfer.synth.targets.cstyle.dialect import Dialect, Framed, KernelSignature, Own
 from openinfer.synth.targets.cstyle.integers import INTEGERS
 from openinfer.synth.targets.facts import Numerics
-from openinfer.synth.targets.vulkan.support import SUPPORT, with_glsl_numbers
+from openinfer.synth.targets.vulkan.support import SUPPORT
 
 PAD = "    "
 PUSHED = 16
@@ -67,6 +67,15 @@ def literal(value: float, dtype: DType) -> str:
     return f"{INTEGERS[dtype.name]}({number}{suffix})" if dtype.bits < 32 else f"{number}{suffix}"
 
 
+def whole(value: int) -> str:
+    """A signed integer other than the least one of 64 bits.
+
+    >>> whole(2**31 - 1), whole(-(2**31))
+    ('2147483647', '-2147483648l')
+    """
+    return f"{value}{'l' if abs(value) >= 2**31 else ''}"
+
+
 def special(value: float, dtype: DType) -> str | None:
     """The support-code constant for NaN or infinity, which have no literals, ignoring the sign; None for other numbers.
 
@@ -102,7 +111,7 @@ def _functions() -> dict[tuple[str, str], Own]:
     found: dict[tuple[str, str], Own] = {}
     for name, types, bits, most, infinite in (
         ("f32", (), "floatBitsToUint({0})", "0x7fffffffu", "0x7f800000u"),
-        ("f64", ("f64", "u64"), "doubleBitsToUint64({0})", "0x7fffffffffffffffu", "0x7ff0000000000000u"),
+        ("f64", ("f64", "u64"), "doubleBitsToUint64({0})", "0x7ffffffffffffffful", "0x7ff0000000000000ul"),
     ):
         found["isnan", name] = Own(f"({bits} & {most}) > {infinite}", rank=Rank.COMPARISON, types=types)
         found["isinf", name] = Own(f"({bits} & {most}) == {infinite}", rank=Rank.COMPARISON, types=types)
@@ -165,7 +174,7 @@ def _framed(
     if guard is not LaunchGuard.NONE and not is_early:
         head.append(guard.value)
     head += [_array(dialect, one) for one in kernel.scratch if one.space is Space.OWN]
-    body = with_glsl_numbers("\n".join([*(f"{PAD}{one}" for one in head), *lines]))
+    body = "\n".join([*(f"{PAD}{one}" for one in head), *lines])
     shared = "".join(f"shared {_array(dialect, one)}\n" for one in kernel.scratch if one.space is Space.GROUP)
     return Framed(f"{shared}void {kernel.name}()\n{{\n{body}\n}}\n", f"void {kernel.name}();")
 
@@ -204,6 +213,7 @@ GLSL = Dialect(
     types=TYPES,
     stored=STORED,
     literal=literal,
+    whole=whole,
     special=special,
     frame=_framed,
     support=SUPPORT,
