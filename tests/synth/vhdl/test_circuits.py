@@ -9,19 +9,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.synth.test_names import GRAPH, SLOTS, identifiers, tensor_names
+from tests.synth.vhdl.kernels import SHAPE
 from tests.synth.vhdl.suite import op_failures, program_failure
 
 from openinfer import GraphError, ModelLoader, Simulator, Synthesizer, graph
 from openinfer.dtypes import DTYPES
 from openinfer.ir.values import quote
-from openinfer.loops.ir import Binary, Const, ScalarVar
+from openinfer.loops.build import Builder, load
+from openinfer.loops.ir import Binary, Buffer, Const, Kernel, ScalarVar
 from openinfer.oinf import save_file
 from openinfer.ops import Array
 from openinfer.synth.report.fabric import CircuitFootprint
 from openinfer.synth.run.circuit import CircuitModule
 from openinfer.synth.targets.project import Golden
+from openinfer.synth.targets.vhdl.code import MemoryPlace
 from openinfer.synth.targets.vhdl.expressions import Expressions, WireVariable
 from openinfer.synth.targets.vhdl.ranges import WireType
+from openinfer.synth.targets.vhdl.unit import KernelUnit, UnitCall
 
 SMALL = """
 dynamic { x: i32[4, 8]; w: i32[8, 3]; n: i4[4]; }
@@ -99,6 +103,19 @@ def test_the_same_graph_gives_the_same_files() -> None:
         ).stdout for seed in range(3)
     }  # fmt: skip
     assert len(found) == 1
+
+
+def test_addresses_are_driven_whatever_operands_are_called() -> None:
+    """The names of ports with responses of memories end in ``_q``; here, that of an address does."""
+    given, result = Buffer("q", DTYPES["i32"], (4,)), Buffer("y", DTYPES["i32"], (4,))
+    builder = Builder()
+    with builder.loop(4) as i:
+        builder.store(result, (i,), load(given, i))
+    unit = KernelUnit("copy", Kernel("copy", (given,), (result,), builder.body), ("ram", "ram"), SHAPE)
+    for state in (1, 2):
+        places = (MemoryPlace("ram", f"to_unsigned({64 * state}, 32)"), MemoryPlace("ram", "to_unsigned(0, 32)"))
+        unit.calls.append(UnitCall(state, places))
+    assert [port for port, _ in unit.driven_ports()] == ["base_0_q"]
 
 
 def test_floats_are_refused_at_their_node_and_can_be_moved() -> None:
