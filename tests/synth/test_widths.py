@@ -179,7 +179,7 @@ def test_an_index_from_data_that_only_is_a_coordinate_has_the_width_of_what_it_s
     """Its bounds were checked in the width of the data."""
     text = _gathered("i64", FEW)
     assert re.search(r"const int64_t v\d+ = ids\[i\d+\];", text)
-    assert re.search(r"const int32_t v\d+ = \(int32_t\)\(ids\[i\d+\] < 0 \? ", text)
+    assert re.search(r"const int32_t v\d+ = \(int32_t\)\(ids_0 < 0 \? ", text)
     far = _gathered("i64", (2**31 + 1, 1))
     assert not re.search(r"const int32_t v\d+ = ", far)
 

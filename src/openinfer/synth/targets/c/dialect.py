@@ -137,6 +137,7 @@ C = Dialect(
     frame=framed,
     support=SUPPORT,
     functions=_functions(),
+    promotes=True,
     rolled="#pragma GCC unroll 1 /* if unrolled, gcc 12 uses wrong masks */",
     reserved=frozenset({"call", "cos", "index", "part", "sin"}),
 )

@@ -86,8 +86,8 @@ class Dialect:
     """The lowest rank of a cast's operand without parentheses."""
     casts: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """Conversion functions in support code, by source and target dtype, where a cast would not convert."""
-    promotes: bool = True
-    """Whether arithmetic on integers of fewer than 32 bits is that of ``int``."""
+    promotes: bool = False
+    """Whether arithmetic on integers of fewer than 32 bits is that of ``int``, as in C."""
     small_to_float: bool = True
     """Whether 8-bit and 16-bit integers loaded from memory convert to float directly, or by way of 32 bits."""
     zeros: Mapping[str, str] = field(default_factory=dict)

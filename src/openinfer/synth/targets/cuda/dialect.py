@@ -122,6 +122,7 @@ CUDA = Dialect(
     frame=partial(_framed, frame=KernelFrame(group=1024)),
     support=SUPPORT,
     functions=_functions(),
+    promotes=True,
     fail="{{ atomicMin(status, own); return; }} /* {reason} */",
     narrow="int32_t",
     known_outcomes=True,

@@ -222,7 +222,6 @@ GLSL = Dialect(
     cast_takes=Rank.CHOICE,
     casts={("i32", "i64"): "oi_widened"},
     # A device may store such integers without having arithmetic on them.
-    promotes=False,
     small_to_float=False,
     zeros={"f32": "OI_ZERO", "f64": "OI_ZERO64"},
     exact="precise ",
