@@ -127,8 +127,8 @@ SYNTHESIZER_BUGS = (
     Bug(
         "operands of sub swapped in C",
         "ops/lower/elementwise.py",
-        "return lambda _builder, _call, a, b: wrapping(op, a, b)",
-        "return lambda _builder, _call, a, b: wrapping(op, b, a)",
+        "return lambda _builder, _call, a, b: pair(op, a, b)",
+        "return lambda _builder, _call, a, b: pair(op, b, a)",
         WITNESSES,
         "operands_keep",
     ),

@@ -8,7 +8,7 @@ import numpy as np
 
 from openinfer.loops.build import Builder, Position, const, load, math, pair, rounded, select
 from openinfer.loops.ir import Binary, Buffer, Const, LoopKind, Math, Scalar
-from openinfer.ops.lower.elementwise import elementwise, wrapping
+from openinfer.ops.lower.elementwise import elementwise
 from openinfer.ops.lower.operand import KernelInput, lowers
 from openinfer.ops.record import Call
 from openinfer.ops.shapes import axis_of
@@ -59,7 +59,7 @@ def _relu(builder: Builder, call: Call, x: Scalar) -> Scalar:
     if call.params["negative_slope"] == 0:
         result = at_least(x, const(0, x.dtype))
     else:
-        scaled = builder.let(wrapping("mul", number(call, "negative_slope"), x))
+        scaled = builder.let(pair("mul", number(call, "negative_slope"), x))
         result = select(x > 0, x, scaled)
         # Limits are for integers of the dtype's own width.
         result = result if dtype.kind == "float" else rounded(result, dtype)
@@ -67,7 +67,7 @@ def _relu(builder: Builder, call: Call, x: Scalar) -> Scalar:
 
 
 elementwise("clamp")(lambda builder, call, x: _limited(builder, call, x, "min", "max"))
-elementwise("prelu")(lambda _builder, _call, x, slope: select(x > 0, x, wrapping("mul", slope, x)))
+elementwise("prelu")(lambda _builder, _call, x, slope: select(x > 0, x, pair("mul", slope, x)))
 
 
 @elementwise("threshold")

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from openinfer.dtypes import DTYPES
-from openinfer.loops.build import Builder, cast, const, math, pair, select, unary
+from openinfer.loops.build import Builder, const, math, pair, select, unary
 from openinfer.loops.ir import BinaryOp, Buffer, Compare, CompareOp, LoopKind, Scalar
 from openinfer.ops.lower.operand import KernelInput, Lowering, lowers
 from openinfer.ops.record import Call
@@ -39,16 +39,8 @@ def elementwise(*names: str) -> Callable[[Formula], Formula]:
     return register
 
 
-def wrapping(op: BinaryOp, left: Scalar, right: Scalar | float) -> Scalar:
-    """``add``, ``sub`` or ``mul`` of elements. Elements of i64 wrap as all others do."""
-    other = right if isinstance(right, Scalar) else const(right, left.dtype)
-    if left.dtype is not I64:
-        return pair(op, left, other)
-    return cast(pair(op, cast(left, U64), cast(other, U64)), I64)
-
-
 def _plain(op: BinaryOp) -> Formula:
-    return lambda _builder, _call, a, b: wrapping(op, a, b)
+    return lambda _builder, _call, a, b: pair(op, a, b)
 
 
 for _op in ("add", "sub", "mul"):
@@ -65,7 +57,7 @@ def divided(op: BinaryOp, builder: Builder, a: Scalar, b: Scalar) -> Scalar:
     # The most negative number divided by -1 wraps to itself, which plain division does not do.
     minus = builder.let(b.eq(-1))
     inside = pair(op, a, select(minus, 1, b))
-    return select(minus, wrapping("sub", const(0, I64), a) if op == "div" else const(0, I64), inside)
+    return select(minus, pair("sub", const(0, I64), a) if op == "div" else const(0, I64), inside)
 
 
 def _floored(builder: Builder, a: Scalar, b: Scalar) -> Scalar:
@@ -75,7 +67,7 @@ def _floored(builder: Builder, a: Scalar, b: Scalar) -> Scalar:
     rest = builder.let(divided("rem", builder, a, b))
     # Where something is left over that has not the sign of the divisor, the floor is one below the truncation.
     below = rest.ne(0) & (pair("xor", rest, b) < 0)
-    return wrapping("sub", builder.let(quotient), select(below, const(1, a.dtype), 0))
+    return pair("sub", builder.let(quotient), select(below, const(1, a.dtype), 0))
 
 
 def _floored_rest(builder: Builder, a: Scalar, b: Scalar) -> Scalar:
@@ -83,7 +75,7 @@ def _floored_rest(builder: Builder, a: Scalar, b: Scalar) -> Scalar:
     if a.dtype.kind == "uint":
         return rest
     other_sign = rest.ne(0) & (pair("xor", rest, b) < 0)
-    return wrapping("add", rest, select(other_sign, b, 0))
+    return pair("add", rest, select(other_sign, b, 0))
 
 
 def _float_mod(builder: Builder, a: Scalar, b: Scalar) -> Scalar:
@@ -133,8 +125,8 @@ def _power(builder: Builder, _call: Call, a: Scalar, b: Scalar) -> Scalar:
     exponent = builder.local(b, dtype)
     with builder.repeat_while(exponent.ne(0)):
         factor = select((exponent & 1).ne(0), base, const(1, dtype))
-        builder.assign(result, wrapping("mul", result, factor))
-        builder.assign(base, wrapping("mul", base, base))
+        builder.assign(result, pair("mul", result, factor))
+        builder.assign(base, pair("mul", base, base))
         builder.assign(exponent, pair("shr", exponent, 1))
     return result
 
@@ -177,7 +169,7 @@ elementwise("shr")(_shift("shr"))
 
 @elementwise("fma")
 def _fma(_builder: Builder, _call: Call, a: Scalar, b: Scalar, c: Scalar) -> Scalar:
-    return math("fma", a, b, c) if a.dtype.kind == "float" else wrapping("add", wrapping("mul", a, b), c)
+    return math("fma", a, b, c) if a.dtype.kind == "float" else pair("add", pair("mul", a, b), c)
 
 
 elementwise("where")(lambda _builder, _call, cond, a, b: select(cond, a, b))

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 
 from openinfer.loops.build import Builder, Coordinates, broadcast_index, cast, index, load, pair, select
 from openinfer.loops.ir import BOOL, INDEX, Buffer, Const, LoopKind, Scalar
-from openinfer.ops.lower.elementwise import I64, U64, wrapping
+from openinfer.ops.lower.elementwise import I64, U64
 from openinfer.ops.lower.move import fill_from, is_zero
 from openinfer.ops.lower.operand import KernelInput, lowers
 from openinfer.ops.record import Call
@@ -118,7 +118,7 @@ def _combined(reduce: str, old: Scalar, new: Scalar) -> Scalar:
     """What an element is after an update."""
     match reduce:
         case "add" | "mul":
-            return wrapping(reduce, old, new)
+            return pair(reduce, old, new)
         case "min" | "max":
             return pair(reduce, old, new)
         case _:

@@ -101,9 +101,8 @@ def reduces(name: str) -> Callable[[RowReduction], RowReduction]:
 
 
 def accumulates_in(call: Call) -> DType:
-    """The type in which values are added up: that of the accumulator, without a sign at 64 bits, where it wraps too."""
-    compute = accumulated(call)[0].compute
-    return U64 if compute is I64 else compute
+    """The type in which values are added up."""
+    return accumulated(call)[0].compute
 
 
 def summand(call: Call, value: Scalar) -> Scalar:

@@ -8,7 +8,7 @@ from openinfer.dtypes import DType
 from openinfer.loops.build import Builder, cast, index
 from openinfer.loops.ir import ACCUMULATOR, Axis, Buffer, LoopKind, Result, Scalar, ScalarVar, Scan
 from openinfer.ops.lower.operand import KernelInput, lowers
-from openinfer.ops.lower.reduce import I64, U64, accumulates_in, extents_of, placed, summand, total_of
+from openinfer.ops.lower.reduce import accumulates_in, extents_of, placed, summand, total_of
 from openinfer.ops.record import Call
 from openinfer.ops.shapes import axis_of
 from openinfer.ops.types import F64
@@ -25,12 +25,11 @@ def _cumsum(call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...]
 @lowers("cumprod")
 def _cumprod(call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], outputs: tuple[Buffer, ...]) -> None:
     compute = call.dtype().compute
-    own = U64 if compute is I64 else compute
     # Partial products of floats leave the range long before the last one has to.
-    wide = F64 if own.kind == "float" else own
+    wide = F64 if compute.kind == "float" else compute
 
     def finished(total: Scalar) -> Scalar:
-        return cast(cast(total, own), compute)
+        return cast(total, compute)
 
     _scanning(call, builder, inputs, outputs, _Fold("mul", wide, lambda x: cast(x, wide), finished))
 

@@ -5,7 +5,7 @@ from math import inf
 
 from openinfer.loops.build import Builder, const, math, pair, select, unary
 from openinfer.loops.ir import BOOL, Buffer, Scalar, UnaryOp
-from openinfer.ops.lower.elementwise import Formula, elementwise, pointwise, wrapping
+from openinfer.ops.lower.elementwise import Formula, elementwise, pointwise
 from openinfer.ops.lower.operand import KernelInput, lowers
 from openinfer.ops.record import Call
 
@@ -38,7 +38,7 @@ def _sign(_builder: Builder, _call: Call, x: Scalar) -> Scalar:
 
 
 elementwise("recip")(lambda _builder, _call, x: 1 / x)
-elementwise("square")(lambda _builder, _call, x: wrapping("mul", x, x))
+elementwise("square")(lambda _builder, _call, x: pair("mul", x, x))
 elementwise("rsqrt")(lambda _builder, _call, x: 1 / unary("sqrt", x))
 
 

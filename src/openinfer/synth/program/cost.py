@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from openinfer.dtypes import DTYPES
 from openinfer.loops.dim import Dim, at
 from openinfer.loops.expand import plain
 from openinfer.loops.ir import (
     INDEX,
     Binary,
     Buffer,
+    Cast,
     Compare,
     Const,
     Contraction,
@@ -32,8 +32,6 @@ from openinfer.loops.ir import (
 )
 
 SizeValues = Mapping[str, int]
-_POSITIONS = (INDEX, DTYPES["i64"])
-"""Dtypes that do not count as arithmetic: positions, including those loaded from or stored to memory."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +129,7 @@ def _operations(statement: Statement, sizes: SizeValues | None) -> int:
 
 
 def _arithmetic(value: Scalar) -> int:
-    """Operations of an expression, excluding index arithmetic inside loads."""
+    """Operations of an expression, excluding those on positions, and what becomes a position."""
     found = 0
     stack = [value]
     while stack:
@@ -139,10 +137,12 @@ def _arithmetic(value: Scalar) -> int:
         match one:
             case Load():
                 continue
+            case Cast(dtype=dtype) if dtype is INDEX:
+                continue
             case Math(function=function):
                 found += 2 if function == "fma" else 1
             case Unary(operand=operand) | Compare(left=operand) | Binary(left=operand):
-                found += operand.dtype not in _POSITIONS
+                found += operand.dtype is not INDEX
         stack.extend(children(one))
     return found
 
