@@ -6,7 +6,7 @@ from typing import TypeVar
 from openinfer.loops.ir import Buffer, Kernel, ScalarVar
 from openinfer.loops.rewrite import renamed, variables_of, with_buffers
 
-Named = TypeVar("Named", Buffer, ScalarVar)
+AnyNamed = TypeVar("AnyNamed", Buffer, ScalarVar)
 
 
 def joined_name(one: str, other: str) -> str:
@@ -40,7 +40,7 @@ def buffers_of(kernel: Kernel) -> tuple[Buffer, ...]:
     return (*kernel.inputs, *kernel.outputs, *kernel.scratch)
 
 
-def _apart(one: Named, mark: str, taken: set[str]) -> Named:
+def _apart(one: AnyNamed, mark: str, taken: set[str]) -> AnyNamed:
     """A variable or a buffer under a free name, which is then taken."""
     stem = one.stem or one.name
     name = free_name(one.name, f"{stem}{mark}", taken)

@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeAlias
 from openinfer.loops.cse import with_names
 from openinfer.loops.expand import expanded
 from openinfer.loops.ir import Bind, Contraction, For, Kernel, Statement
-from openinfer.loops.limits import without_idle_limits
+from openinfer.loops.clamps import without_idle_limits
 from openinfer.loops.rewrite import straightened
 from openinfer.synth.targets.cstyle.scalars import ScalarPrinter
 

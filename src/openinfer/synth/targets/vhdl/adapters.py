@@ -18,7 +18,7 @@ Ports = Sequence[tuple[str, str, str]]
 
 
 @dataclass(frozen=True)
-class Adapter:
+class BusAdapter:
     """An adapter, by the name of its bus."""
 
     name: str
@@ -34,7 +34,7 @@ class Adapter:
 
 
 ADAPTERS = (
-    Adapter(
+    BusAdapter(
         "spi",
         (
             ("spi_clk", "in", "std_logic"),
@@ -43,7 +43,7 @@ ADAPTERS = (
             ("spi_out", "out", "std_logic"),
         ),
     ),
-    Adapter(
+    BusAdapter(
         "wishbone",
         (
             ("wb_cyc", "in", "std_logic"),
@@ -55,7 +55,7 @@ ADAPTERS = (
             ("wb_ack", "out", "std_logic"),
         ),
     ),
-    Adapter(
+    BusAdapter(
         "axi4lite",
         (
             ("axi_awaddr", "in", "std_logic_vector(5 downto 0)"),
@@ -98,7 +98,7 @@ def adapter_benches(name: str, memory: Ports) -> dict[str, str]:
     return {f"tb/{name}_{one.name}_tb.vhd": _adapter_bench(name, one, memory) for one in ADAPTERS}
 
 
-def _adapter_bench(name: str, adapter: Adapter, memory: Ports) -> str:
+def _adapter_bench(name: str, adapter: BusAdapter, memory: Ports) -> str:
     ports = ("clk", "rst", *_names(adapter.ports), *_names(memory), "busy")
     return _bench(name, f"{name}_{adapter.name}", adapter.name, _rows(ports), memory)
 
@@ -120,12 +120,12 @@ def _names(ports: Ports) -> tuple[str, ...]:
     return tuple(port for port, _, _ in ports)
 
 
-def _text(adapter: Adapter) -> str:
+def _text(adapter: BusAdapter) -> str:
     ports = ";\n".join(f"    {port} : {mode} {type_}" for port, mode, type_ in adapter.entity_ports)
     return Template(resource("rtl", f"{adapter.name}.vhd")).substitute(ports=ports)
 
 
-def _wrapped(name: str, adapter: Adapter, memory: Ports) -> str:
+def _wrapped(name: str, adapter: BusAdapter, memory: Ports) -> str:
     own = f"{name}_{adapter.name}"
     inner = ("clk", "rst", *_names(BUS_PORTS), "busy", *_names(memory))
     return "\n".join(

@@ -8,7 +8,7 @@ from openinfer.loops.cse import named
 from openinfer.loops.ir import Contraction, Load, Scalar, ScalarVar
 from openinfer.loops.rewrite import replaced
 from openinfer.synth.targets.cpu.channel_taps import ChannelTaps
-from openinfer.synth.targets.cpu.emit.places import Term, place, row_of, vector_at
+from openinfer.synth.targets.cpu.emit.places import Scaled, place, row_of, vector_at
 from openinfer.synth.targets.cpu.emit.tiles import ELEMENTS, VectorType, each_row
 from openinfer.synth.targets.cpu.emit.tiling import (
     COLUMN,
@@ -150,7 +150,7 @@ class ChannelTile:
         found = place(("l", self.taps), (tap, 1))
         return place((f"({found})" if tap else found, "w_row"), ("n", 1))
 
-    def _plain_place(self, tap: int) -> tuple[Term, ...]:
+    def _plain_place(self, tap: int) -> tuple[Scaled, ...]:
         """The place of a window's element, without vectors."""
         if self.places == tuple(range(len(self.places))):
             return (row_of(self.rows), self.stride), (tap * self.dilation, 1)

@@ -1,6 +1,6 @@
 """Positions in templates of C, as sums that have no terms of nothing."""
 
-Term = tuple[int | str, int | str]
+Scaled = tuple[int | str, int | str]
 """A count and the stride it counts; both are numbers or names in the template."""
 
 
@@ -9,7 +9,7 @@ def row_of(rows: int) -> int | str:
     return "r" if rows > 1 else 0
 
 
-def place(*terms: Term, more: int = 0) -> str:
+def place(*terms: Scaled, more: int = 0) -> str:
     """A position as the sum of terms and of a number.
 
     >>> place((0, "a_row"), (1, "a_step")), place((2, "c_row"), more=8), place(("r", "c_row"), ("n", 1)), place()
@@ -19,7 +19,7 @@ def place(*terms: Term, more: int = 0) -> str:
     return " + ".join([*found, str(more)] if more or not found else found)
 
 
-def ahead(pointer: str, *terms: Term, more: int = 0) -> str:
+def ahead(pointer: str, *terms: Scaled, more: int = 0) -> str:
     """A pointer that is advanced to a position.
 
     >>> ahead("c", (0, "c_row")), ahead("c", (1, "c_row"), more=4)
@@ -29,7 +29,7 @@ def ahead(pointer: str, *terms: Term, more: int = 0) -> str:
     return pointer if found == "0" else f"{pointer} + {found}"
 
 
-def vector_at(vector: str, pointer: str, *terms: Term, more: int = 0) -> str:
+def vector_at(vector: str, pointer: str, *terms: Scaled, more: int = 0) -> str:
     """The vector at a position.
 
     >>> vector_at("oi_f32x8", "c", (0, "c_row")), vector_at("const oi_f32x8", "b", (1, "b_row"), more=8)

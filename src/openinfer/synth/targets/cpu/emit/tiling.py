@@ -67,24 +67,20 @@ class Tiling:
     @property
     def is_one_panel(self) -> bool:
         """Whether a single panel covers all columns."""
-        return self.tile.divided != "columns" and self._is_within(self.product.columns.extent, self.tile.columns)
+        return self.tile.divided != "columns" and _is_within(self.product.columns.extent, self.tile.columns)
 
     @property
     def is_one_block(self) -> bool:
         """Whether a single block covers all rows, or there are no blocks."""
         if self.tile.left is None or self.tile.is_left_converted:
             return True
-        return self.tile.divided != "rows" and self._is_within(self.product.rows.extent, self.tile.block)
+        return self.tile.divided != "rows" and _is_within(self.product.rows.extent, self.tile.block)
 
     @property
     def is_one_tile(self) -> bool:
         """Whether a single tile covers all rows."""
         is_divided = self.tile.divided == "rows" or not self.is_one_block
-        return not is_divided and self._is_within(self.product.rows.extent, self.tile.rows)
-
-    @staticmethod
-    def _is_within(extent: int, most: int) -> bool:
-        return not is_symbolic(extent) and extent <= most
+        return not is_divided and _is_within(self.product.rows.extent, self.tile.rows)
 
     @property
     def width(self) -> int | str:
@@ -210,6 +206,10 @@ def of_sum(epilogue: Scalar, accumulator: DType, kind: str, place: str) -> tuple
 
 
 # --- text -------------------------------------------------------------------------------------------------------------
+
+
+def _is_within(extent: int, most: int) -> bool:
+    return not is_symbolic(extent) and extent <= most
 
 
 def counted(scalars: ScalarPrinter, variables: Iterable[ScalarVar], counts: Iterable[int]) -> str:

@@ -17,7 +17,7 @@ from openinfer.loops.ir import (
     SetLocal,
     Statement,
 )
-from openinfer.loops.limits import without_idle_limits
+from openinfer.loops.clamps import without_idle_limits
 
 AT, X, COUNT = ScalarVar("at"), ScalarVar("x"), ScalarVar("count")
 N, BYTE = ScalarVar("n", DTYPES["i32"]), ScalarVar("byte", DTYPES["u8"])
