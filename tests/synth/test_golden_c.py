@@ -3,6 +3,7 @@
 Since all of it is at hand here, this is also where every line of it is looked at.
 """
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 
@@ -28,14 +29,26 @@ NAMES = [name for name in watched() if is_looked_at(name)]
 PARTS = [NAMES[start : start + PART] for start in range(0, len(NAMES), PART)]
 
 
+_LOOP = re.compile(r"for \(\w+ (\w+) = (\d+); \1 < (\d+); \+\+\1\)")
+
+
+def is_single_iteration(line: str) -> bool:
+    """Whether a line is the head of a loop that runs once."""
+    found = _LOOP.search(line)
+    return found is not None and int(found[3]) == int(found[2]) + 1
+
+
 def untidy_lines(project: str, files: Mapping[str, bytes]) -> list[str]:
-    """Lines that are too wide to read or end in blanks. The plan is for programs, the weights are numbers."""
+    """Lines that are too wide to read, end in blanks or begin a loop that runs once.
+
+    The plan is for programs, the weights are numbers.
+    """
     texts = {path: data.decode("ascii") for path, data in files.items() if not path.endswith((".json", ".bin"))}
     return [
         f"{project}/{path}:{number}: {line}"
         for path, text in texts.items()
         for number, line in enumerate(text.split("\n"), 1)
-        if len(line) > WIDEST or line != line.rstrip()
+        if len(line) > WIDEST or line != line.rstrip() or is_single_iteration(line)
     ]
 
 
@@ -75,6 +88,12 @@ def test_an_untidy_line_is_named() -> None:
     files = {"Makefile": b"a" * WIDEST + b"\n\t\nall:", "src/net.c": b"a" * (WIDEST + 1), "plan.json": b" " * 200}
     found = untidy_lines("graph-000", files)
     assert [line.split(": ")[0] for line in found] == ["graph-000/Makefile:2", "graph-000/src/net.c:1"]
+
+
+def test_the_head_of_a_single_iteration_loop_is_named() -> None:
+    heads = [f"    for (int64_t i = 128; i < {end}; ++i) {{" for end in (129, 130)]
+    files = {"src/kernels.c": "\n".join([*heads, "for (int k = 0; k < 16; k += 16)"]).encode()}
+    assert [line.split(": ")[0] for line in untidy_lines("graph-000", files)] == ["graph-000/src/kernels.c:1"]
 
 
 def test_a_changed_byte_is_named() -> None:

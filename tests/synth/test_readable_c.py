@@ -99,3 +99,16 @@ def test_positions_of_a_window_are_computed_once(tmp_path: Path) -> None:
     source = watched()["example-digits-digits_i8"].write(tmp_path)
     [(_, files)] = projects(source, [Choice("cortex-m4", "default")])
     assert b"t0 >= 0 && t0 < 8 && t1 >= 0 && t1 < 8 ? (int32_t)x[t0 * 8 + t1] : 0;" in files["src/kernels.c"]
+
+
+def test_a_remainder_of_one_iteration_is_no_loop() -> None:
+    text = """
+    dynamic {{ x: f32[5, {0}]; }}
+    volatile {{ y: f32[5]; }}
+    block entry {{ op norm_axis(x, p=2.0, axes=[1]) >> y; return y; }}
+    """
+    loop, alone, whole = (emitted(text.format(count), "src/kernels.c") for count in (34, 33, 32))
+    assert "= 32; i3 < 34; ++i3) {" in loop
+    assert "i3 = 32" not in alone
+    assert "const float v4 = x[i1 * 33 + 32];" in alone
+    assert "i3 = 32" not in whole

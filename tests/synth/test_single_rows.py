@@ -1,14 +1,18 @@
 """What is there once has no loop in emitted code: a single row, a scalar, a single table."""
 
 import re
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.synth.scheduled_in_c import kernel_for, run
 
 from openinfer import ModelLoader, Synthesizer, graph
 from openinfer.oinf import save_file
 from openinfer.ops import Array
+from openinfer.synth.targets.cpu.machine import CpuMachine, runnable
+from openinfer.synth.targets.cpu.schedule import scheduled
 from openinfer.synth.targets.project import Golden
 
 TEXT = """
@@ -39,3 +43,17 @@ def test_what_is_there_once_has_no_loop(device: str, tmp_path: Path) -> None:
         text = files[name]
         assert isinstance(text, str)
         assert not ONCE.search(text), name
+
+
+@pytest.mark.parametrize("target", runnable(), ids=lambda target: target.isa)
+def test_the_last_element_of_a_row_counts_where_the_lanes_leave_one(target: CpuMachine, tmp_path: Path) -> None:
+    expected = {"sum_axis": np.sum, "prod_axis": np.prod, "max_axis": np.max, "min_axis": np.min}
+    kernels, wanted = [], []
+    for name, count in product(expected, (17, 33, 129, 257)):
+        x = np.random.default_rng(count).uniform(0.9, 1.1, (3, count)).astype(np.float32)
+        x[:, -1] = 0.5, 1, 2
+        kernel, _ = scheduled(kernel_for(name, x.shape, axes=(1,)), target, frozenset())
+        kernels.append((kernel, [x], (3,)))
+        wanted.append(expected[name](x.astype(np.float64), axis=1))
+    for found, one in zip(run(kernels, tmp_path, target), wanted, strict=True):
+        np.testing.assert_allclose(found, one, rtol=1e-5)

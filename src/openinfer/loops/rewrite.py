@@ -244,7 +244,7 @@ def _straightened(statements: Statements) -> Statements:
                 return (one,)
             case For(index=index, extent=Const(value=rounds), body=body) if rounds in (0, 1) and type(rounds) is int:
                 # With a constant index, inner loops may become zero-trip or single-iteration loops.
-                return _straightened(_at_first(body, index)) if rounds else ()
+                return _straightened(_with_index(body, index, 0)) if rounds else ()
             case _:
                 return (one,)
 
@@ -303,8 +303,13 @@ def _without_aliases(statements: Statements) -> Statements:
     return inside(statements, {})
 
 
-def _at_first(body: Statements, index: ScalarVar) -> Statements:
-    return changed_statements(body, lambda part: Const(0, INDEX) if part == index else None)
+def at_index(body: Statements, index: ScalarVar, value: int) -> Statements:
+    """The body of a loop for one value of its index, simplified; variables that only later statements read stay."""
+    return _straightened(_without_aliases(_straightened(_with_index(body, index, value))))
+
+
+def _with_index(body: Statements, index: ScalarVar, value: int) -> Statements:
+    return changed_statements(body, lambda part: Const(value, INDEX) if part == index else None)
 
 
 def without_unused(statements: Statements) -> Statements:

@@ -14,7 +14,7 @@ from openinfer.synth.targets.cpu.byte_products import FLIP, GROUP, flipped, grou
 from openinfer.synth.targets.cpu.emit.byte_tiles import ByteTile, Flips, Grouping
 from openinfer.synth.targets.cpu.emit.panels import copied_panel, stored
 from openinfer.synth.targets.cpu.emit.tiles import ELEMENTS
-from openinfer.synth.targets.cpu.emit.tiling import COLUMN, Tiling, loop, moved, offset_from
+from openinfer.synth.targets.cpu.emit.tiling import COLUMN, Tiling, clear, loop, moved, offset_from
 
 
 class ByteFactors:
@@ -53,7 +53,7 @@ class ByteFactors:
             self._tiling.copied_row(stored(value, left), scalars.text)
         depth = self._tiling.product.inner.extent
         if depth % GROUP:
-            self._tiling.say(f"for ({self._tiling.index} k = {depth}; k < {self._groups * GROUP}; ++k) to[k] = 0;")
+            clear(self._tiling, "to", "k", depth, self._groups * GROUP)
 
     def _left(self, rows: int) -> str:
         """The start of the rows of a tile, and their stride if there are several."""
@@ -87,8 +87,7 @@ class ByteFactors:
         width, depth = self._tiling.tile.columns, self._tiling.product.inner.extent
         copied_panel(self._tiling, lines)
         if depth % GROUP:
-            last = f"{self._groups * GROUP * width}"
-            self._tiling.say(f"for ({self._tiling.index} k = {depth * width}; k < {last}; ++k) {lines.name}[k] = 0;")
+            clear(self._tiling, lines.name, "k", depth * width, self._groups * GROUP * width)
         name = self._tiling.scalars.need(Grouping(right.dtype.name, width))
         self._tiling.say(f"{name}({self._groups}, {lines.name}, {right.name});")
         return right.name
@@ -98,9 +97,7 @@ class ByteFactors:
         product, width = self._tiling.product, self._tiling.tile.columns
         columns = product.columns
         if is_symbolic(columns.extent) or columns.extent % width or product.inner.extent % GROUP:
-            self._tiling.say(
-                f"for ({self._tiling.index} k = 0; k < {self._groups * GROUP * width}; ++k) {right.name}[k] = 0;"
-            )
+            clear(self._tiling, right.name, "k", 0, self._groups * GROUP * width)
         self._tiling.open(f"for ({self._tiling.index} column = 0; column < {self._tiling.width}; ++column)")
         self._tiling.unflatten(columns, self._tiling.panel + COLUMN, used_variables(product.right.value))
         for var, extent in zip(product.inner.vars, product.inner.extents, strict=True):

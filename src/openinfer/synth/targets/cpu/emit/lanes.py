@@ -7,7 +7,7 @@ from openinfer.loops.blocked import LANES
 from openinfer.loops.ir import INDEX, Binary, For, ScalarVar, SetLocal, visit, walk
 from openinfer.loops.ir import scalars as scalars_of
 from openinfer.loops.reduction import Reduction, reductions
-from openinfer.loops.rewrite import renamed
+from openinfer.loops.rewrite import at_index, renamed
 from openinfer.synth.targets.cpu.emit.parts import count_of
 from openinfer.synth.targets.cstyle.integers import INTEGERS
 from openinfer.synth.targets.cstyle.scalars import ScalarPrinter
@@ -34,8 +34,7 @@ def print_lanes(loop: For, writer: KernelWriter, depth: int) -> None:
         first = f"{_lane(one, 'lane').name} = {scalars.text(one.first)};"
         writer.line(depth + 1, f"for ({scalars.widths.of((0, LANES))} lane = 0; lane < {LANES}; ++lane) {first}")
     _in_lanes(loop, found, whole, writer, depth + 1)
-    if whole != extent:
-        writer.loop(loop, whole, extent, depth + 1)
+    _remaining(loop, count, whole, writer, depth + 1)
     for line in _joined(found, scalars):
         writer.line(depth + 1, line)
     writer.line(depth, "}")
@@ -56,6 +55,14 @@ def _in_lanes(loop: For, found: Sequence[Reduction], whole: str, writer: KernelW
     writer.body(renamed(loop.body, lanes), depth + 2)
     writer.line(depth + 1, "}")
     writer.line(depth, "}")
+
+
+def _remaining(loop: For, count: int | None, whole: str, writer: KernelWriter, depth: int) -> None:
+    """The iterations that do not fill all lanes."""
+    if count is None or count % LANES > 1:
+        writer.loop(loop, whole, writer.scalars.operand(loop.extent), depth)
+    elif count % LANES == 1:
+        writer.body(at_index(loop.body, loop.index, count - 1), depth)
 
 
 def _joined(found: Sequence[Reduction], scalars: ScalarPrinter) -> Iterator[str]:

@@ -10,7 +10,18 @@ from openinfer.loops.dim import is_same, is_symbolic
 from openinfer.loops.ir import INDEX, Buffer, Cast, Compare, Const, Load, Scalar, ScalarVar, Select
 from openinfer.loops.rewrite import replaced
 from openinfer.loops.used import used_variables
-from openinfer.synth.targets.cpu.emit.tiling import COLUMN, PAD, RUN, START, Tiling, loop, moved, number, offset_from
+from openinfer.synth.targets.cpu.emit.tiling import (
+    COLUMN,
+    PAD,
+    RUN,
+    START,
+    Tiling,
+    clear,
+    loop,
+    moved,
+    number,
+    offset_from,
+)
 from openinfer.synth.targets.cpu.emit.transposes import Transpose
 from openinfer.synth.targets.cpu.product import FusedAxis, Product, as_one
 from openinfer.synth.targets.cpu.window import conditions
@@ -57,15 +68,15 @@ def copied_panel(tiling: Tiling, right: Buffer) -> None:
     behind = " + from" * (len(axis.vars) > 1)
     tiling.say(f"{tiling.type_of(right.dtype)} *to = {right.name} + {target} * {width}{behind};")
     if bounds:
-        tiling.say(f"for ({tiling.index} column = 0; column < begin; ++column) to[column] = 0;")
+        clear(tiling, "to", "column", 0, "begin")
     low, high = bounds or ("0", run)
     tiling.open(f"for ({tiling.index} column = {low}; column < {high}; ++column)")
     tiling.say(f"to[column] = {_element(tiling, value, inside, {last: tiling.defined(last, start + COLUMN)}, right)};")
     tiling.close()
-    rest = "end" if bounds else run
-    until = str(width) if len(axis.vars) == 1 else run
+    whole, until = (columns, width) if len(axis.vars) == 1 else (run, run)
+    rest = "end" if bounds else whole
     if rest != until:
-        tiling.say(f"for ({tiling.index} column = {rest}; column < {until}; ++column) to[column] = 0;")
+        clear(tiling, "to", "column", rest, until)
     tiling.close(len(pairs) + (len(axis.vars) > 1))
     if len(axis.vars) > 1:
         _zero_rest(tiling, right)
@@ -156,13 +167,16 @@ def _transposed(tiling: Tiling, right: Buffer, columns: tuple[int | str, int | s
     product, last = tiling.product, tiling.product.columns.vars[0]
     tiling.open(f"for ({tiling.index} column = {columns[0]}; column < {columns[1]}; ++column)")
     value = replaced(product.right.value, {last: tiling.defined(last, tiling.panel + COLUMN)})
+    before, place = tiling.depth, flat(product.inner.vars, product.inner.extents)
     for var, extent in zip(product.inner.vars, product.inner.extents, strict=True):
-        tiling.open(f"for ({tiling.index} {var.name} = {inside}; {var.name} < {number(extent)}; ++{var.name})")
-    target = tiling.scalars.operand(flat(product.inner.vars, product.inner.extents))
-    tiling.say(
-        f"{right.name}[{target} * {tiling.tile.columns} + column] = {tiling.scalars.text(stored(value, right))};"
-    )
-    tiling.close(1 + len(product.inner.vars))
+        if not is_symbolic(extent) and extent == inside + 1:
+            place, value = (replaced(one, {var: Const(inside, INDEX)}) for one in (place, value))
+        else:
+            tiling.open(f"for ({tiling.index} {var.name} = {inside}; {var.name} < {number(extent)}; ++{var.name})")
+    width = tiling.tile.columns
+    target = place.value * width if isinstance(place, Const) else f"{tiling.scalars.operand(place)} * {width}"
+    tiling.say(f"{right.name}[{target} + column] = {tiling.scalars.text(stored(value, right))};")
+    tiling.close(1 + tiling.depth - before)
 
 
 def stored(value: Scalar, to: Buffer) -> Scalar:
@@ -204,8 +218,11 @@ def _zero_rest(tiling: Tiling, right: Buffer) -> None:
         return
     is_last = "" if tiling.is_one_panel else f"columns < {width} && "
     tiling.open(f"for ({tiling.index} k = 0; {is_last}k < {number(tiling.product.inner.extent)}; ++k)")
-    tiling.say(f"for ({tiling.index} column = {tiling.width}; column < {width}; ++column)")
-    tiling.say(f"{PAD}{right.name}[k * {width} + column] = 0;")
+    if tiling.width == width - 1:
+        tiling.say(f"{right.name}[k * {width} + {tiling.width}] = 0;")
+    else:
+        tiling.say(f"for ({tiling.index} column = {tiling.width}; column < {width}; ++column)")
+        tiling.say(f"{PAD}{right.name}[k * {width} + column] = 0;")
     tiling.close()
 
 

@@ -226,6 +226,14 @@ def loop(index: str, name: str, extent: int) -> str:
     return f"for ({index} {name} = 0; {name} < {number(extent)}; ++{name})"
 
 
+def clear(tiling: Tiling, target: str, name: str, first: int | str, last: int | str) -> None:
+    """Sets the elements of an array to 0 from the first index to the last, exclusive; ``name`` counts them."""
+    if isinstance(first, int) and last == first + 1:
+        tiling.say(f"{target}[{first}] = 0;")
+    else:
+        tiling.say(f"for ({tiling.index} {name} = {first}; {name} < {last}; ++{name}) {target}[{name}] = 0;")
+
+
 def number(value: int) -> str:
     """An extent as text that can be an operand of any operator."""
     return size_code(value.expr).atom if isinstance(value, Dim) else str(value)

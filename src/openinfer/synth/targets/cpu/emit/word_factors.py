@@ -6,7 +6,7 @@ from openinfer.loops.build import flat
 from openinfer.loops.ir import Buffer, Cast, Scalar
 from openinfer.loops.used import used_variables
 from openinfer.synth.targets.cpu.byte_products import GROUP, groups
-from openinfer.synth.targets.cpu.emit.tiling import COLUMN, Tiling, loop, offset_from
+from openinfer.synth.targets.cpu.emit.tiling import COLUMN, Tiling, clear, loop, offset_from
 from openinfer.synth.targets.cpu.emit.word_tiles import PairTile
 
 
@@ -33,7 +33,7 @@ class WordFactors:
 
     def _filled(self, depth: int, wide: Buffer) -> None:
         if depth % GROUP:
-            self._tiling.say(f"for ({self._tiling.index} k = {depth}; k < {wide.shape[-1]}; ++k) to[k] = 0;")
+            clear(self._tiling, "to", "k", depth, wide.shape[-1])
 
     def right(self) -> tuple[str, str]:
         """The columns of a panel of weights, or copied as 16-bit values."""
