@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from openinfer import ModelLoader, Synthesizer, graph
 from openinfer.oinf import save_file
@@ -40,6 +41,33 @@ def test_a_kernel_says_its_nodes_as_they_stand_in_the_graph_and_names_its_algori
     assert sort.count("merge sort") == 1
     assert [*re.findall(r"line (\d+): op", scaled)] == ["7", "8", "9"]
     assert scaled.count("The product") == 1
+
+
+@pytest.mark.parametrize(
+    ("call", "formula"),
+    [
+        ("gelu(x)", "y = x * erfc(-x / sqrt(2)) / 2"),
+        ('gelu(x, approximate="tanh")', "y = x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3)))"),
+        ("tri(x)", "j - i <= diagonal ?"),
+        ("tri(x, upper=true)", "j - i >= diagonal ?"),
+        ("cumsum(x, axis=1)", "y[i] = x[0] + ... + x[i]"),
+        ("cumsum(x, axis=1, exclusive=true)", "y[i] = x[0] + ... + x[i - 1]"),
+        ("cumsum(x, axis=1, reverse=true)", "y[i] = x[i] + ... + x[n - 1]"),
+        ("cumprod(x, axis=1, exclusive=true, reverse=true)", "y[i] = x[i + 1] * ... * x[n - 1]"),
+        ("norm_axis(x)", "y = sum(|x|**p) ** (1/p)"),
+        ("norm_axis(x, p=0.0)", "y = sum(x != 0)"),
+        ("norm_axis(x, p=inf)", "y = max(|x|)"),
+        ("norm_axis(x, p=-inf)", "y = min(|x|)"),
+        ("matmul(x, x)", "a[..., i, k] * b[..., k, j]"),
+        ("matmul(x, x, transpose_a=true)", "a[..., k, i] * b[..., k, j]"),
+        ("matmul(x, x, transpose_b=true)", "a[..., i, k] * b[..., j, k]"),
+    ],
+)
+def test_a_kernel_says_what_its_parameters_make_of_the_op(call: str, formula: str) -> None:
+    [code] = kernels_of(f"dynamic {{ x: f32[4, 4]; }} block entry {{ y = op {call}; return y; }}")
+    doc, _, _ = code.partition("*/")
+    assert formula in doc
+    assert doc.count("`y") == 1
 
 
 def test_a_value_of_which_only_the_shape_matters_is_no_parameter() -> None:

@@ -1,6 +1,7 @@
 """What is there once has no loop in emitted code: a single row, a scalar, a single table."""
 
 import re
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 
@@ -47,7 +48,12 @@ def test_what_is_there_once_has_no_loop(device: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("target", runnable(), ids=lambda target: target.isa)
 def test_the_last_element_of_a_row_counts_where_the_lanes_leave_one(target: CpuMachine, tmp_path: Path) -> None:
-    expected = {"sum_axis": np.sum, "prod_axis": np.prod, "max_axis": np.max, "min_axis": np.min}
+    expected: dict[str, Callable[..., Array]] = {
+        "sum_axis": np.sum,
+        "prod_axis": np.prod,
+        "max_axis": np.max,
+        "min_axis": np.min,
+    }
     kernels, wanted = [], []
     for name, count in product(expected, (17, 33, 129, 257)):
         x = np.random.default_rng(count).uniform(0.9, 1.1, (3, count)).astype(np.float32)

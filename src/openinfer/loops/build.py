@@ -69,6 +69,7 @@ class Builder:
         """Memory allocated at the top level of the kernel, visible to all of its statements."""
         self._allocated = allocated
         self._notes: dict[str, None] = {}
+        self._summary = ""
 
     @property
     def body(self) -> tuple[Statement, ...]:
@@ -80,6 +81,15 @@ class Builder:
     def notes(self) -> tuple[str, ...]:
         """Descriptions of the algorithms that the statements implement."""
         return tuple(self._notes)
+
+    @property
+    def summary(self) -> str:
+        """What the statements compute, if the description of their op does not say it."""
+        return self._summary
+
+    def summarize(self, text: str) -> None:
+        """Describe what the statements compute, where parameters make it another formula than that of the op."""
+        self._summary = text
 
     def note(self, algorithm: str) -> None:
         """Describe an algorithm that the statements implement and their ops do not name."""

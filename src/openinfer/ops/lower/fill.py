@@ -65,6 +65,10 @@ def _tri(call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...], o
     (x,), (out,) = inputs, outputs
     assert x is not None
     diagonal = index(min(max(call.params["diagonal"], -_FAR), _FAR))
+    if call.params["upper"]:
+        builder.summarize(
+            "A triangle of the last two axes and zeros, `y[.., i, j] = j - i >= diagonal ? x[.., i, j] : 0`."
+        )
     with builder.loops(out.shape, LoopKind.PARALLEL) as where:
         offset = where[-1] - where[-2]
         kept = offset >= diagonal if call.params["upper"] else offset <= diagonal

@@ -69,7 +69,7 @@ def lowered_call(record: OpRecord, call: Call, stored: Sequence[DType | None]) -
     )
     builder = Builder()
     LOWERINGS[record.name](call, builder, tuple(operands), outputs)
-    doc = record.doc.split("\n\n")[0].replace("\n", " ")
+    doc = builder.summary or record.doc.split("\n\n")[0].replace("\n", " ")
     body = builder.body
     if record.tolerance.kind == "ulp":
         body = changed_statements(body, partial(_about, outputs[0].dtype))

@@ -124,6 +124,11 @@ def matmul(call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...],
     assert b is not None
     (out,) = outputs
     transposed_a, transposed_b = call.params["transpose_a"], call.params["transpose_b"]
+    if transposed_a or transposed_b:
+        at = "k, i" if transposed_a else "i, k", "j, k" if transposed_b else "k, j"
+        builder.summarize(
+            f"The matrix product over two axes, `y[..., i, j] = sum_k a[..., {at[0]}] * b[..., {at[1]}]`."
+        )
     over = indices(builder, out.shape, (a.shape[-2] if transposed_a else a.shape[-1],))
     (k,), rest = over.bound, list(over.free)
     column = (rest.pop(),) if len(b.shape) > 1 else ()

@@ -224,8 +224,10 @@ def _norm_axis(call: Call, row: Row) -> Scalar:
 
     if isinf(p):
         end, start = ("max", 0.0) if p > 0 else ("min", inf)
+        row.builder.summarize(f"The {'largest' if p > 0 else 'smallest'} magnitude over axes, `y = {end}(|x|)`.")
         return row.fold(start, dtype, lambda found, value: pair(end, found, magnitude(value)))
     if p == 0:
+        row.builder.summarize("How many elements over axes are not 0, `y = sum(x != 0)`.")
         return cast(row.sum(INDEX, lambda value: select(value.ne(0), index(1), index(0))), dtype)
     if p == 1:
         return row.sum(dtype, magnitude)

@@ -19,6 +19,7 @@ def _cumsum(call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...]
     def finished(total: Scalar) -> Scalar:
         return total_of(call, total)
 
+    _summarize("sums", "+", call, builder)
     _scanning(call, builder, inputs, outputs, _Fold("add", accumulates_in(call), lambda x: summand(call, x), finished))
 
 
@@ -31,7 +32,15 @@ def _cumprod(call: Call, builder: Builder, inputs: tuple[KernelInput | None, ...
     def finished(total: Scalar) -> Scalar:
         return cast(total, compute)
 
+    _summarize("products", "*", call, builder)
     _scanning(call, builder, inputs, outputs, _Fold("mul", wide, lambda x: cast(x, wide), finished))
+
+
+def _summarize(what: str, sign: str, call: Call, builder: Builder) -> None:
+    """Says which terms a result has: those before it or after it, with its own or without."""
+    exclusive, reverse = call.params["exclusive"], call.params["reverse"]
+    first, last = ("i + 1" if exclusive else "i", "n - 1") if reverse else ("0", "i - 1" if exclusive else "i")
+    builder.summarize(f"Running {what} along an axis, `y[i] = x[{first}] {sign} ... {sign} x[{last}]`.")
 
 
 @dataclass(frozen=True)

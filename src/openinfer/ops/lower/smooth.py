@@ -171,11 +171,17 @@ _SLOPE = (1.5957691216057308, -9.96930880911092e-17)
 _CUBIC = (0.044715, 2.1960211427085595e-18)
 """``sqrt(8 / pi)`` and 0.044715, each as the sum of two f64 numbers."""
 
+_GELU_BY_TANH = (
+    "Gaussian error linear unit, `y = x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3)))`; "
+    "NaN for minus infinity."
+)
+
 
 @elementwise("gelu")
 def _gelu(builder: Builder, call: Call, x: Scalar) -> Scalar:
     if call.params["approximate"] == "none":
         return math("gelu", x)
+    builder.summarize(_GELU_BY_TANH)
     wide = builder.let(cast(x, F64))
     if x.dtype is F64:
         bent, rest = _tanh_argument_exact(builder, wide)
