@@ -38,6 +38,8 @@ CASES: list[Case] = [
     ("conv1d", (1, 4, 33), (4, 2, 4), {"pads": [4, 0], "strides": [4], "groups": 2}),
     ("conv2d", (1, 3, 16, 18), (8, 3, 3, 3), {"pads": [1], "strides": [2]}),
     ("conv1d", (1, 2, 60), (9, 2, 5), {"strides": [3]}),
+    ("conv2d", (1, 3, 4, 14), (3, 1, 3, 3), {"pads": [2, 1], "strides": [3], "groups": 3}),
+    ("conv2d", (1, 2, 4, 14), (2, 1, 2, 3), {"pads": [1], "strides": [3], "dilations": [2, 1], "groups": 2}),
 ]
 BORDERED = """
 dynamic {{ x: {dtype}[1, 4, 9, 6]; }}
@@ -105,6 +107,13 @@ def test_known_lines_are_numbers_and_no_border_is_no_loop() -> None:
     assert "first" not in text(pads=[1])
     assert "to[k] = 0;" in text(pads=[1])
     assert "to[k] = 0;" not in text()
+
+
+def test_a_single_line_inside_the_plane_is_no_loop() -> None:
+    for name, x, w, params in CASES[-2:]:
+        text = printed(scheduled(kernel_for(name, x, w, **params), AVX512, frozenset({"w"}))[0], "f").text
+        assert "plane + 27" in text
+        assert "line = 1;" not in text
 
 
 def test_groups_of_channels_are_shared_by_threads() -> None:

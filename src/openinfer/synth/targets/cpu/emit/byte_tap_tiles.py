@@ -331,6 +331,13 @@ class _ByteTapLines:
                 first = at + (seen[0] + phase + row.first) * last.extent
                 target = ahead("to", more=begin + seen[0] * width)
                 yield self._call("plane", first, target, str((seen[1] - seen[0]) * last.count))
+        if seen is not None and seen[1] == seen[0] + 1:
+            own = begin + seen[0] * width
+            if not is_flat:
+                first = at + (seen[0] * row.stride + phase + row.first) * last.extent
+                yield self._call("plane", first, ahead("to", more=own), str(last.count))
+            yield from self._patches(group, "to", own)
+            return
         if is_flat and not patches:
             return
         start, end = ("first", "last") if seen is None else seen
