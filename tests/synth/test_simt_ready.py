@@ -43,7 +43,7 @@ from openinfer.synth.targets.facts import Numerics
 from openinfer.synth.targets.simt.interpret import launched
 from openinfer.synth.targets.simt.launches import Launch, Launches
 from openinfer.synth.targets.simt.machine import SimtMachine, simt_machine
-from openinfer.synth.targets.simt.ready import with_late_guards, with_ready, with_weights
+from openinfer.synth.targets.simt.ready import with_late_guards, with_ready, with_short_ready, with_weights
 from openinfer.synth.targets.simt.schedule import scheduled
 from openinfer.synth.targets.vulkan.shader import launch_code as vulkan_code
 
@@ -92,6 +92,20 @@ def test_every_launch_waits_outside_of_conditions() -> None:
     found = early(attention(F32, (2, 1, 4), (1, most, 4), (1, most, 4)))
     assert all(sum(isinstance(part, Ready) for part in walk(one.kernel.body)) == 1 for one in found.launches)
     assert [verify(one.kernel) for one in found.launches] == [[], []]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "are_short"),
+    [
+        (attention(F32, (2, 1, 4), (1, Dim(96, Ref("T")), 4), (1, Dim(96, Ref("T")), 4)), [True, False]),
+        (attention(F32, (2, 64, 4), (1, 64, 4), (1, 64, 4)), [False]),
+        (product(), [True]),
+    ],
+)
+def test_where_launches_count_others_only_short_ones_wait_themselves(kernel: Kernel, are_short: list[bool]) -> None:
+    found = with_short_ready(scheduled(kernel, MACHINE))
+    assert [one.is_short for one in found.launches] == are_short
+    assert [any(isinstance(part, Ready) for part in walk(one.kernel.body)) for one in found.launches] == are_short
 
 
 def threads(*body: object, space: Space = Space.ARENA) -> Kernel:

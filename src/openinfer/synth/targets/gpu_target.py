@@ -17,15 +17,12 @@ from openinfer.synth.targets.simt.attention import attention
 from openinfer.synth.targets.simt.baseline import baseline
 from openinfer.synth.targets.simt.launches import Launches
 from openinfer.synth.targets.simt.machine import SimtMachine
-from openinfer.synth.targets.simt.ready import with_late_guards, with_ready, with_weights
+from openinfer.synth.targets.simt.ready import with_late_guards, with_ready, with_short_ready, with_weights
 from openinfer.synth.targets.simt.schedule import STRUCTURES, scheduled
 from openinfer.synth.targets.simt.vectors import vectors
 from openinfer.synth.targets.target import BuildOptions, Pass, Passes
 
 GPU_FEATURES = frozenset({Feature.F64, Feature.I64, Feature.STORE8, Feature.STORE16, Feature.HOSTED})
-_SHORT = ("vectors:", *(f"attention: {digit}" for digit in range(1, 10)))
-"""Prefixes of forms whose launches are short and run back to back, so that barriers take much of their time. For
-attention, the digit is the first one of its number of parts."""
 REACH = 1 << 32
 """The bytes that a position of 32 bits can reach."""
 
@@ -57,7 +54,7 @@ class LaunchingDevice:
         if self.machine.knows_weights or self.machine.early:
             launches = with_weights(launches, weights)
         if self.machine.early:
-            launches = with_ready(launches, _SHORT if self.machine.counts_groups else ("",))
+            launches = with_short_ready(launches) if self.machine.counts_groups else with_ready(launches)
         return with_late_guards(launches) if self.machine.guards_late else launches
 
     def require_reach(self, placed: Placed) -> None:

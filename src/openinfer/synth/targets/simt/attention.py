@@ -111,7 +111,8 @@ class _Attention:
         name = f"{self._kernel.name}_1"
         body = with_fused_sums(straightened((self._parts(count),)), self._machine)
         parts = launch_kernel(replace(self._kernel, name=name), body, given)
-        return Launch(parts, count * self._machine.group, form=f"attention: {self._plan.parts} parts of keys")
+        form = f"attention: {self._plan.parts} parts of keys"
+        return Launch(parts, count * self._machine.group, form=form, is_short=True)
 
     def _second(self, body: Statements) -> Kernel:
         inputs = (*self._kernel.inputs, *self._scratch)

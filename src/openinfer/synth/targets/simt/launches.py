@@ -16,6 +16,9 @@ class Launch:
     """Whether an earlier launch of the same call can fail: this one relies on its checks."""
     form: str = "threads"
     """The form that the schedule gave it, for readers of the plan."""
+    is_short: bool = False
+    """Whether it takes little more time than a barrier, and such launches run back to back, as in the decoding of a
+    token."""
 
 
 def group_of(kernel: Kernel, usual: int) -> int:

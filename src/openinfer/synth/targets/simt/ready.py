@@ -45,9 +45,14 @@ def with_weights(found: Launches, weights: frozenset[str]) -> Launches:
     return replace(found, launches=tuple(replace(one, kernel=own(one.kernel)) for one in found.launches))
 
 
-def with_ready(found: Launches, forms: tuple[str, ...] = ("",)) -> Launches:
-    """Launches whose form starts with one of ``forms`` wait for earlier ones themselves, as late as possible."""
-    return replace(found, launches=tuple(_ready(one) if one.form.startswith(forms) else one for one in found.launches))
+def with_ready(found: Launches) -> Launches:
+    """Launches that wait for earlier ones themselves, as late as possible."""
+    return replace(found, launches=tuple(map(_ready, found.launches)))
+
+
+def with_short_ready(found: Launches) -> Launches:
+    """The same for short launches only, of whose time barriers take much."""
+    return replace(found, launches=tuple(_ready(one) if one.is_short else one for one in found.launches))
 
 
 def _ready(one: Launch) -> Launch:

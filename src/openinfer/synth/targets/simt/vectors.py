@@ -161,7 +161,8 @@ class _Vectors:
         loop = For(group, index(count), (*map(Alloc, shared), threads), LoopKind.PARALLEL, Bind.GROUP)
         given = {one.name: one for one in (*self._kernel.inputs, *self._kernel.outputs)}
         form = f"vectors: {count} groups"
-        launch = Launch(launch_kernel(self._kernel, straightened((loop,)), given), count * machine.group, form=form)
+        kernel = launch_kernel(self._kernel, straightened((loop,)), given)
+        launch = Launch(kernel, count * machine.group, form=form, is_short=True)
         return Launches(self._kernel, (launch,), ())
 
     def _team(self, count: int, member: ScalarVar) -> LaneTeam:
