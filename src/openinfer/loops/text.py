@@ -198,6 +198,11 @@ def _parameter(buffer: Buffer) -> str:
 
 def kernel_text(kernel: Kernel) -> str:
     """A kernel as text."""
-    head = f"kernel {kernel.name}({', '.join(map(_parameter, kernel.inputs))})"
+    return f"kernel {definition_text(kernel)}"
+
+
+def definition_text(kernel: Kernel) -> str:
+    """The same without the keyword."""
+    head = f"{kernel.name}({', '.join(map(_parameter, kernel.inputs))})"
     head += f" -> {', '.join(map(_parameter, kernel.outputs))} {{"
     return "\n".join([head, *_lines(kernel.body, 1), "}"]) + "\n"

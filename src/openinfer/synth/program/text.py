@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from openinfer.check.bound import BoundGraph, FromCaller, FromInit, FromModel, FromPattern, Origin
 from openinfer.ir import Index, Single
 from openinfer.loops.ir import Kernel
-from openinfer.loops.text import kernel_text
+from openinfer.loops.text import definition_text
 from openinfer.synth.program.ir import (
     Action,
     BindSize,
@@ -78,7 +78,7 @@ class _Printer:
         parts = ["\n".join(lines)] if lines else []
         for name, steps in program.blocks.items():
             parts.append("\n".join([f"block {name}{self._params(name)} {{", *self._body(steps, 1), "}"]))
-        parts += [text.removesuffix("\n").replace("kernel ", f"{name} = ", 1) for text, name in self._kernels.items()]
+        parts += [f"{name} = {text}".removesuffix("\n") for text, name in self._kernels.items()]
         return "\n\n".join(parts) + "\n"
 
     def _params(self, block: str) -> str:
@@ -153,7 +153,7 @@ class _Printer:
                 raise TypeError(step)
 
     def _kernel(self, kernel: Kernel) -> str:
-        return self._kernels.setdefault(kernel_text(kernel), f"k{len(self._kernels)}")
+        return self._kernels.setdefault(definition_text(kernel), f"k{len(self._kernels)}")
 
 
 def _access(action: Action, whole: str, indices: Sequence[Index], value: StepOperand | None, initial: float = 0) -> str:
