@@ -30,6 +30,8 @@ class Request:
     lifetime: tuple[tuple[int, int], ...]
     """The first and last position of each interval; intervals are sorted and not adjacent."""
     label: str = ""
+    variables: str = ""
+    """The names in the graph that the label ends with: they are shown where it has no room."""
 
     def is_alive(self, position: int) -> bool:
         """Whether it is live at a position."""

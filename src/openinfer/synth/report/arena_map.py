@@ -155,6 +155,15 @@ class _LifePiece:
     def name(self) -> str:
         return self.request.label or f"request {self.number}"
 
+    def name_within(self, room: int) -> str:
+        """The name in ``room`` letters; if it is too long, only what the graph calls it.
+
+        >>> one = _LifePiece(0, Request(8, ((0, 0),), "t24 (h10)", "h10"), (0, 0), 0, 0, 0, 0)
+        >>> [one.name_within(room) for room in (9, 8, 2)]
+        ['t24 (h10)', 'h10', 'h~']
+        """
+        return _shortened(self.name if len(self.name) <= room else self.request.variables or self.name, room)
+
 
 class _Picture:
     """The elements of the picture, in its coordinates."""
@@ -251,7 +260,7 @@ class _Picture:
                 x, y = one.x + one.width / 2, one.y + one.height / 2
                 rotation = f' transform="rotate(-90 {x:.1f} {y:.1f})"' if is_rotated else ""
                 shown = f'x="{x:.1f}" y="{y + 4:.1f}" text-anchor="middle"{rotation} {halo} pointer-events="none"'
-                parts.append(f"<text {shown}>{_plain(_short(one.name, room))}</text>")
+                parts.append(f"<text {shown}>{_plain(one.name_within(room))}</text>")
         return parts
 
     def _owns(self, request: Request) -> bool:
@@ -286,7 +295,7 @@ class _Picture:
             name = names[position] if position < len(names) else str(position)
             rotation = f'transform="rotate(-60 {x + 3:.1f} {y + 4:.1f})"'
             place = f'x="{x + 3:.1f}" y="{y + 4:.1f}" text-anchor="end" {rotation}'
-            parts.append(f"<text {place}>{_plain(_short(name, _NAME))}</text>")
+            parts.append(f"<text {place}>{_plain(_shortened(name, _NAME))}</text>")
         legend = "step; dashed: bytes alive; shaded: the fullest step, outlined: what is alive there"
         middle = (self._x(0) + self._end) / 2
         parts.append(
@@ -295,14 +304,12 @@ class _Picture:
         return parts
 
 
-def _short(text: str, room: int) -> str:
-    """A label shortened to ``room`` letters; the graph's name, in parentheses, is kept longest.
+def _shortened(text: str, room: int) -> str:
+    """A text in ``room`` letters.
 
-    >>> [_short("t24 (h10)", room) for room in (9, 8, 2)]
-    ['t24 (h10)', 'h10', 'h~']
+    >>> _shortened("matmul", 8), _shortened("matmul", 4)
+    ('matmul', 'mat~')
     """
-    if len(text) > room and text.endswith(")"):
-        text = text[text.index("(") + 1 : -1]
     return text if len(text) <= room else text[: room - 1] + "~"
 
 

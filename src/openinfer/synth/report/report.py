@@ -3,7 +3,7 @@
 ``openinfer synth --report`` prints the text, which is for people; the facts are for programs.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from openinfer.ir import Node, Op
@@ -135,12 +135,14 @@ def arena_requests(program: Program, memory: MemoryPlan) -> tuple[list[Request],
     for value in _written(program):
         if value.variable is not None:
             variables.setdefault(memory.classes.root(value), {})[value.variable] = None
+    names = {root: ", ".join(variables.get(root, {})) for root in memory.offsets}
     requests = [
         Request(
             max(root.nbytes, 1),
             # Liveness numbers positions from the last step, since it walks backwards.
             tuple(memory.classes.occupied(root).reversed(last)),
-            _label(root, variables.get(root, {})),
+            f"{root.name} ({names[root]})" if names[root] else root.name,
+            names[root],
         )
         for root in memory.offsets
     ]
@@ -171,11 +173,6 @@ def _written(program: Program) -> Iterator[Value]:
                 yield step.dst
             case CallStep():
                 yield from step.results
-
-
-def _label(value: Value, variables: Iterable[str]) -> str:
-    names = ", ".join(variables)
-    return f"{value.name} ({names})" if names else value.name
 
 
 def arena_facts(program: Program, memory: MemoryPlan) -> dict[str, Any]:
