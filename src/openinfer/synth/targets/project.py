@@ -60,6 +60,8 @@ class Field:
     text: str
     kind: FieldKind
     count: int = 1
+    is_directive: bool = False
+    """Whether a directive of the preprocessor comes first, which is not indented."""
 
 
 class EmittedProject(Protocol):

@@ -97,4 +97,5 @@ def size_field(name: str, size: str, bound: int) -> Field:
 def trace_fields(name: str) -> list[Field]:
     """The last fields of a context, which exist if the code is compiled with traces."""
     begin = f"#ifdef {name.upper()}_TRACE\n{PAD}{name}_trace_function *trace;"
-    return [Field("trace", begin, "pointer"), Field("trace_user", "void *trace_user;\n#endif", "pointer")]
+    end = "void *trace_user;\n#endif"
+    return [Field("trace", begin, "pointer", is_directive=True), Field("trace_user", end, "pointer")]

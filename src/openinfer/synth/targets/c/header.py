@@ -11,7 +11,7 @@ from openinfer.synth.targets.project import Field
 
 def struct(name: str, fields: Sequence[Field]) -> str:
     """A struct type; one without fields gets a byte, since C has no empty structs."""
-    lines = [field.text if field.text.startswith("#") else PAD + field.text for field in fields]
+    lines = [field.text if field.is_directive else PAD + field.text for field in fields]
     lines = lines or [f"{PAD}char nothing;"]
     return "\n".join(["typedef struct {", *lines, f"}} {name};"]) + "\n"
 
