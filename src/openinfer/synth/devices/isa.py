@@ -42,6 +42,15 @@ def runnable(cpuinfo: str | None = None, machine: str | None = None) -> tuple[In
     return tuple(found)
 
 
+def is_microcontroller(isa: str) -> bool:
+    """Whether an instruction set is that of a microcontroller: programs run without an operating system.
+
+    >>> is_microcontroller("cortex-m4"), is_microcontroller("neon")
+    (True, False)
+    """
+    return isa.startswith("cortex-m")
+
+
 def has_dot(cpuinfo: str | None = None) -> bool:
     """Whether this machine's processor has a four-way byte dot product instruction."""
     return "avx512_vnni" in _features(cpuinfo)

@@ -6,6 +6,7 @@ from functools import partial
 
 from openinfer.check.events import TraceLevel
 from openinfer.synth.devices.description import DeviceArch
+from openinfer.synth.devices.isa import is_microcontroller
 from openinfer.synth.memory.alignment import ALIGNMENT
 from openinfer.synth.memory.placed import MemoryRules, Placed, place
 from openinfer.synth.memory.weights import weights_in
@@ -16,7 +17,6 @@ from openinfer.synth.report.profile import Profile
 from openinfer.synth.run.module import CompiledModule, built
 from openinfer.synth.run.timed import TimedRun, profiled, roofline_of
 from openinfer.synth.run.traced import traced
-from openinfer.synth.targets.c.bare_metal import is_bare
 from openinfer.synth.targets.c.dialect import C
 from openinfer.synth.targets.c.project import Project
 from openinfer.synth.targets.c_footprint import footprint
@@ -57,7 +57,7 @@ def c_target(arch: DeviceArch) -> Target[Project]:
         project=own.project,
         build=_built,
         profile=own.profile,
-        footprint=footprint if is_bare(own.machine.isa) else None,
+        footprint=footprint if is_microcontroller(own.machine.isa) else None,
     )
 
 

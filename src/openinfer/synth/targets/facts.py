@@ -1,9 +1,10 @@
-"""The features of a device that code may use, and how the device rounds."""
+"""The features of a device that code may use, how the device rounds, and the error for one without a target."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
+from openinfer.errors import Code, Diagnostic, GraphError
 from openinfer.synth.devices.description import DeviceArch
 
 
@@ -58,3 +59,14 @@ class Numerics:
             said.fma or "two roundings",
             said.f32_subnormals or "flushed",
         )
+
+
+def no_target(arch: DeviceArch) -> GraphError:
+    """The error for a device that has no target."""
+    kind = f"devices of type {arch.device.type!r} with " + (f"the api {arch.api!r}" if arch.api else "no api")
+    message = f"there is no target for {arch.title!r}: cannot write code for {kind}"
+    advice = (
+        'code is written in C for devices of type "cpu", in CUDA or GLSL for those of the api "cuda" or "vulkan", '
+        'in VHDL for those of type "fpga" and the api "vhdl"'
+    )
+    return GraphError(Diagnostic(Code.NOT_SYNTHESIZED, message, None, advice))

@@ -26,9 +26,9 @@ from openinfer.synth.run.module import CompiledModule
 from openinfer.synth.run.step_memory import WeightMemory
 from openinfer.synth.run.timed import TimedRun
 from openinfer.synth.targets.cpu.divide import Divide
-from openinfer.synth.targets.cpu.machine import CpuMachine, no_target
+from openinfer.synth.targets.cpu.machine import CpuMachine
 from openinfer.synth.targets.cstyle.dialect import Dialect
-from openinfer.synth.targets.facts import Feature, Numerics
+from openinfer.synth.targets.facts import Feature, Numerics, no_target
 from openinfer.synth.targets.project import EmittedProject, ProjectOptions
 from openinfer.synth.targets.simt.machine import SimtMachine
 from openinfer.synth.targets.vhdl.machine import FpgaMachine

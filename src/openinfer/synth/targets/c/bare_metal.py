@@ -7,15 +7,6 @@ program for another board only needs other memories in the linker script.
 BOARD = "mps2-an386"
 
 
-def is_bare(isa: str) -> bool:
-    """Whether programs for an instruction set run without an operating system.
-
-    >>> is_bare("cortex-m4"), is_bare("neon")
-    (True, False)
-    """
-    return isa.startswith("cortex-m")
-
-
 def startup() -> str:
     """The text of ``bare/startup.c``: the vector table, and the code from reset to ``main``."""
     return """/* Made by OpenInfer: startup code for a Cortex-M with newlib and semihosting. */

@@ -3,7 +3,8 @@
 from textwrap import fill
 from typing import TYPE_CHECKING
 
-from openinfer.synth.targets.c.bare_metal import DROPPED, EMULATOR, LINKED, SECTIONS, is_bare
+from openinfer.synth.devices.isa import is_microcontroller
+from openinfer.synth.targets.c.bare_metal import DROPPED, EMULATOR, LINKED, SECTIONS
 from openinfer.synth.targets.cstyle.fold import WIDEST
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def continued(line: str) -> list[str]:
 
 def _flags(options: "ProjectOptions") -> list[str]:
     """The compiler flags for the device, for numerics, and for the linker."""
-    return [*options.flags, *NUMERICS.split(), *SECTIONS.split() * is_bare(options.isa)]
+    return [*options.flags, *NUMERICS.split(), *SECTIONS.split() * is_microcontroller(options.isa)]
 
 
 def _tools(options: "ProjectOptions") -> str:
@@ -122,14 +123,14 @@ def _required(program: str, message: str) -> str:
 
 def _emulator(isa: str) -> str:
     """The definition of ``RUN``, the command that runs programs for another machine."""
-    if is_bare(isa):
+    if is_microcontroller(isa):
         return EMULATOR
     return _AARCH64 if isa == "neon" else ""
 
 
 def _program_rules(name: str, program: str, options: "ProjectOptions") -> str:
-    argument = " src/weights.bin" if options.weights == "file" and not is_bare(options.isa) else ""
-    link = f" {LINKED}" if is_bare(options.isa) else ""
+    argument = " src/weights.bin" if options.weights == "file" and not is_microcontroller(options.isa) else ""
+    link = f" {LINKED}" if is_microcontroller(options.isa) else ""
     return f"""
 {program}: build/{program}
 {_required_emulator(options.isa)}	$(RUN) ./build/{program}{argument}
@@ -142,7 +143,7 @@ build/{program}: {program}/main.c build/lib{name}.a
 def _required_emulator(isa: str) -> str:
     if not _emulator(isa):
         return ""
-    package = "qemu-system-arm" if is_bare(isa) else "qemu-user"
+    package = "qemu-system-arm" if is_microcontroller(isa) else "qemu-user"
     message = f"$(firstword $(RUN)) not found: apt-get install {package}"
     return _required("$(firstword $(RUN) true)", message)
 
@@ -161,7 +162,8 @@ def cmake_lists(name: str, options: "ProjectOptions", *, has_selftest: bool) -> 
         folder = '"${CMAKE_CURRENT_SOURCE_DIR}"'
         include = f"set_source_files_properties(src/weights.S PROPERTIES INCLUDE_DIRECTORIES {folder})\n"
     more = _cmake_programs(name, options, has_selftest=has_selftest)
-    if is_bare(options.isa):  # CMake builds only the library; programs that link it drop what they do not use.
+    if is_microcontroller(options.isa):
+        # CMake builds only the library; programs that link it drop what they do not use.
         more = f"target_link_options({name} INTERFACE {DROPPED})\n"
     return f"""# Made by OpenInfer.
 cmake_minimum_required(VERSION 3.13)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from openinfer.loops.ir import Kernel
-from openinfer.synth.targets.c.bare_metal import is_bare
+from openinfer.synth.devices.isa import is_microcontroller
 from openinfer.synth.targets.c.dialect import C
 from openinfer.synth.targets.c.support import TYPES
 from openinfer.synth.targets.cpu.emit.templates import CPU
@@ -30,7 +30,7 @@ def printed(
 
 
 def _dialect(isa: str, index_bits: int) -> Dialect:
-    bare = is_bare(isa)
+    bare = is_microcontroller(isa)
     # Only x86 needs the workaround for miscompiled loops.
     rolled = "" if bare or isa == "neon" else C.rolled
     return replace(C, rolled=rolled, saturates=bare, narrow=None if index_bits == 64 else TYPES[f"i{index_bits}"])

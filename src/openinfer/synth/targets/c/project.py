@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
+from openinfer.synth.devices.isa import is_microcontroller
 from openinfer.synth.memory.placed import Placed
 from openinfer.synth.memory.trace_points import Reported
-from openinfer.synth.targets.c.bare_metal import is_bare, linker_script, startup
+from openinfer.synth.targets.c.bare_metal import linker_script, startup
 from openinfer.synth.targets.c.buildfiles import cmake_lists, makefile, weight_files
 from openinfer.synth.targets.c.code_files import CodeFiles
 from openinfer.synth.targets.c.example import example
@@ -98,7 +99,7 @@ class Project(HostedProject):
         found["example/main.c"] = banner + folded(example(self))
         if golden:
             found["selftest/main.c"] = banner + folded(selftest(self, golden))
-        if is_bare(self.options.isa):
+        if is_microcontroller(self.options.isa):
             found |= {"bare/startup.c": startup(), "bare/mps2.ld": linker_script()}
         found["README.md"] = readme(self, has_selftest=bool(golden))
         return found

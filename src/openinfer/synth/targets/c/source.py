@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
+from openinfer.synth.devices.isa import is_microcontroller
 from openinfer.synth.memory.placed import Placed
-from openinfer.synth.targets.c.bare_metal import is_bare
 from openinfer.synth.targets.c.calls import CCalls
 from openinfer.synth.targets.c.kernels import printed
 from openinfer.synth.targets.c.memory_calls import MemoryCalls
@@ -42,5 +42,5 @@ def source_printers(placed: Placed, name: str, isa: str = "generic", index_bits:
     sizes, pointers = SizePrinter(file), Pointers(file)
     indices = IndexPrinter(file, sizes, pointers.pointer)
     kernels = partial(printed, isa=isa, index_bits=index_bits, bounds=placed.program.sizes)
-    calls = CCalls(file, sizes, indices, pointers, kernels, MemoryCalls(folds=is_bare(isa)))
+    calls = CCalls(file, sizes, indices, pointers, kernels, MemoryCalls(folds=is_microcontroller(isa)))
     return SourcePrinters(file, sizes, pointers, calls, BlockPrinter(file, sizes, indices, calls))

@@ -3,10 +3,10 @@
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from openinfer.errors import Code, Diagnostic, GraphError
 from openinfer.synth.devices import isa as isas
 from openinfer.synth.devices.description import DeviceArch
-from openinfer.synth.devices.isa import InstructionSet, has_dot
+from openinfer.synth.devices.isa import InstructionSet, has_dot, is_microcontroller
+from openinfer.synth.targets.facts import no_target
 
 T = TypeVar("T")
 
@@ -106,7 +106,7 @@ def cpu_machine(arch: DeviceArch) -> CpuMachine:
     if arch.device.type != "cpu" or arch.api != "c":
         raise no_target(arch)
     cpu, preset = arch.cpu, PRESETS.get(arch.cpu.isa, GENERIC)
-    is_small = cpu.isa.startswith("cortex-m")
+    is_small = is_microcontroller(cpu.isa)
     return replace(
         preset,
         isa=cpu.isa,
@@ -124,14 +124,3 @@ def cpu_machine(arch: DeviceArch) -> CpuMachine:
 def _given(said: T | None, preset: T) -> T:
     """The value from a device file, or else that of its instruction set."""
     return preset if said is None else said
-
-
-def no_target(arch: DeviceArch) -> GraphError:
-    """The error for a device that has no target."""
-    kind = f"devices of type {arch.device.type!r} with " + (f"the api {arch.api!r}" if arch.api else "no api")
-    message = f"there is no target for {arch.title!r}: cannot write code for {kind}"
-    advice = (
-        'code is written in C for devices of type "cpu", in CUDA or GLSL for those of the api "cuda" or "vulkan", '
-        'in VHDL for those of type "fpga" and the api "vhdl"'
-    )
-    return GraphError(Diagnostic(Code.NOT_SYNTHESIZED, message, None, advice))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from openinfer.synth.devices.description import DeviceArch
 from openinfer.synth.devices.sections import Fpga
-from openinfer.synth.targets.cpu.machine import no_target
+from openinfer.synth.targets.facts import no_target
 from openinfer.synth.targets.vhdl.fit import MemoryFit, MemoryNeed, memory_fit
 from openinfer.synth.targets.vhdl.lane_plan import LanePlan
 
