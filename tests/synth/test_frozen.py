@@ -38,18 +38,15 @@ HANDED_ON = (
     "synth.targets.target",
 )
 """The modules of kernels, programs, and all that is in a ``Placed`` and a ``Target``."""
-LANGUAGES = (
-    "c",
-    "c_target",
-    "cuda",
-    "cuda_target",
-    "vhdl.kernel",
-    "vhdl.project",
-    "vhdl_target",
-    "vulkan",
-    "vulkan_target",
-)
-"""Of VHDL, the record of a machine is loaded, which ``Target`` names."""
+NEUTRAL = {"cpu", "cpu.machine", "facts", "project", "target"}
+"""What the pipeline loads of ``targets``: of processors, what bounds the time of a step is computed for."""
+LANGUAGES = {
+    "x86-avx512": {"c"},
+    "h200": {"c", "cuda"},
+    "vulkan": {"c", "vulkan"},
+    "generic-fpga": {"c", "vhdl"},
+}
+"""The languages that a target loads: GPUs and circuits have a host in C."""
 BUILDERS = {
     "loops.lanes": {"_Lane": "a thread as it runs"},
     "loops.locals": {"_Pass": "ranges as statements are read"},
@@ -141,8 +138,23 @@ def test_nothing_changes_a_frozen_object_after_it_is_made() -> None:
     assert found == []
 
 
-def test_importing_the_pipeline_loads_no_language() -> None:
-    script = "import sys, openinfer.synth.pipeline; print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
-    assert "openinfer.synth.targets.target" in loaded
-    assert not [one for one in loaded for name in LANGUAGES if f"{one}.".startswith(f"openinfer.synth.targets.{name}.")]
+def loaded_after(script: str) -> set[str]:
+    """The modules of ``synth`` that a fresh interpreter has loaded."""
+    script = f"import sys, openinfer.synth.pipeline; {script}; print(*sys.modules)"
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    own = "openinfer.synth."
+    return {one.removeprefix(own) for one in found if one.startswith(own)}
+
+
+def test_importing_the_pipeline_loads_no_language_and_no_schedule() -> None:
+    found = loaded_after("pass")
+    assert {one for one in found if one.startswith("targets.")} == {f"targets.{one}" for one in NEUTRAL}
+    assert not {one for one in found if one.split(".")[0] == "tuning"}
+
+
+@pytest.mark.parametrize("device", LANGUAGES)
+def test_a_target_loads_no_other_language(device: str) -> None:
+    script = "from openinfer.synth.targets import target; from openinfer.synth.devices.description import DeviceArch"
+    found = loaded_after(f"{script}; target.target_of(DeviceArch.named({device!r}))")
+    languages = {"c", "cuda", "vhdl", "vulkan"}
+    assert {one for one in languages if f"targets.{one}" in found} == LANGUAGES[device]

@@ -88,7 +88,7 @@ class _Processor:
     def passes(self, wanted: Passes, rules: MemoryRules) -> tuple[Pass, ...]:
         if not wanted.schedule:
             return ()
-        divide = self._divide(wanted.divide)
+        divide = self._divide(wanted.divide or Divide())
 
         def race(program: Program) -> Project:
             return self.project(place(program, rules), ProjectOptions(name="race"))

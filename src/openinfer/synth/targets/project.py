@@ -2,13 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from openinfer.ops import Array
 from openinfer.synth.memory.placed import Placed
 from openinfer.synth.memory.trace_points import Reported
 from openinfer.synth.program.ir import Program
-from openinfer.synth.targets.cstyle.library import KernelLibrary
+
+if TYPE_CHECKING:
+    from openinfer.synth.targets.cstyle.library import KernelLibrary
 
 Files = dict[str, str | bytes]
 """The files of a project, by path."""
@@ -88,7 +90,7 @@ class EmittedProject(Protocol):
         """The program of ``placed``."""
 
     @property
-    def kernels(self) -> KernelLibrary:
+    def kernels(self) -> "KernelLibrary":
         """The functions of kernels, and the calls to them in source order."""
 
     @property

@@ -7,7 +7,7 @@ The pipeline imports nothing else about a language or a device. A new target add
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from openinfer.check.events import TraceLevel
 from openinfer.loops.ir import Kernel, Structure
@@ -25,15 +25,17 @@ from openinfer.synth.run.library import FLAGS
 from openinfer.synth.run.module import CompiledModule
 from openinfer.synth.run.step_memory import WeightMemory
 from openinfer.synth.run.timed import TimedRun
-from openinfer.synth.targets.cpu.divide import Divide
-from openinfer.synth.targets.cpu.machine import CpuMachine
-from openinfer.synth.targets.cstyle.dialect import Dialect
 from openinfer.synth.targets.facts import Feature, Numerics, no_target
 from openinfer.synth.targets.project import EmittedProject, ProjectOptions
-from openinfer.synth.targets.simt.machine import SimtMachine
-from openinfer.synth.targets.vhdl.machine import FpgaMachine
-from openinfer.synth.tuning.records import Tuned
-from openinfer.synth.tuning.tune import Tune
+
+if TYPE_CHECKING:
+    from openinfer.synth.targets.cpu.divide import Divide
+    from openinfer.synth.targets.cpu.machine import CpuMachine
+    from openinfer.synth.targets.cstyle.dialect import Dialect
+    from openinfer.synth.targets.simt.machine import SimtMachine
+    from openinfer.synth.targets.vhdl.machine import FpgaMachine
+    from openinfer.synth.tuning.records import Tuned
+    from openinfer.synth.tuning.tune import Tune
 
 P = TypeVar("P", bound=EmittedProject)
 Pass = Callable[[Program], Program]
@@ -53,10 +55,11 @@ class Passes:
     simplify: Simplify | None = field(default_factory=Simplify)
     fuse: Fuse | None = field(default_factory=Fuse)
     schedule: bool = True
-    divide: Divide = field(default_factory=Divide)
-    tune: Tune | None = None
+    divide: "Divide | None" = None
+    """Divides kernels among threads; None means as ``Divide()`` does, among all cores of the device."""
+    tune: "Tune | None" = None
     """Chooses tiles by measuring on this machine, where ``tuned`` has no record."""
-    tuned: Tuned | None = None
+    tuned: "Tuned | None" = None
     """Earlier measurements; None means the shipped records, or none if ``tune`` measures now."""
     allow: frozenset[Allowed] = frozenset()
     """The deviations from the numerics contract that are allowed, besides nodes that say so themselves."""
@@ -79,7 +82,7 @@ NODE_BY_NODE = Passes(Simplify(fold=False, share=False, drop=False, norms=False)
 
 # --- targets ----------------------------------------------------------------------------------------------------------
 
-Machine: TypeAlias = CpuMachine | SimtMachine | FpgaMachine
+Machine: TypeAlias = "CpuMachine | SimtMachine | FpgaMachine"
 """The description of a device's hardware; a new kind of device is one more member of the union."""
 
 
@@ -101,7 +104,7 @@ class Target(Generic[P]):
     name: str
     machine: Machine
     """The hardware of the device. Passes get it from their own target, which knows its kind."""
-    dialect: Dialect | None
+    dialect: "Dialect | None"
     """How the language spells kernels; None outside the C family."""
     supports: frozenset[Feature]
     numerics: Numerics
