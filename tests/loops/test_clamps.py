@@ -3,6 +3,7 @@
 import pytest
 
 from openinfer.dtypes import DTYPES
+from openinfer.loops.clamps import without_idle_limits
 from openinfer.loops.ir import (
     INDEX,
     Binary,
@@ -17,7 +18,6 @@ from openinfer.loops.ir import (
     SetLocal,
     Statement,
 )
-from openinfer.loops.clamps import without_idle_limits
 
 AT, X, COUNT = ScalarVar("at"), ScalarVar("x"), ScalarVar("count")
 N, BYTE = ScalarVar("n", DTYPES["i32"]), ScalarVar("byte", DTYPES["u8"])

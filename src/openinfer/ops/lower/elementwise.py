@@ -1,7 +1,7 @@
 """Elementwise ops of two and three operands: one expression for each element of the result."""
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from openinfer.dtypes import DTYPES
 from openinfer.loops.build import Builder, const, math, pair, select, unary
@@ -139,12 +139,8 @@ elementwise("atan2")(lambda _builder, _call, a, b: math("atan2", a, b))
 # --- bits -------------------------------------------------------------------------------------------------------------
 
 
-def _bits(op: Any) -> Formula:
-    return lambda _builder, _call, a, b: pair(op, a, b)
-
-
 for _name in ("and", "or", "xor"):
-    elementwise(_name)(_bits(_name))
+    elementwise(_name)(_plain(_name))
 
 
 def _shift(op: BinaryOp) -> Formula:

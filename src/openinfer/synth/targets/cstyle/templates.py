@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeAlias
 
+from openinfer.loops.clamps import without_idle_limits
 from openinfer.loops.cse import with_names
 from openinfer.loops.expand import expanded
 from openinfer.loops.ir import Bind, Contraction, For, Kernel, Statement
-from openinfer.loops.clamps import without_idle_limits
 from openinfer.loops.rewrite import straightened
 from openinfer.synth.targets.cstyle.scalars import ScalarPrinter
 
