@@ -7,7 +7,6 @@ support code.
 
 from collections.abc import Callable
 from math import copysign
-from operator import eq, ge, gt, le, lt, ne
 
 from openinfer.dtypes import DTYPES, DType
 from openinfer.ir.expr import BinaryExpr, Expr, Neg, Num, Ref
@@ -37,11 +36,11 @@ from openinfer.loops.ir import (
 from openinfer.loops.used import offset
 from openinfer.synth.targets.cstyle.code import ExprText, Rank, chosen, joined
 from openinfer.synth.targets.cstyle.dialect import Dialect
+from openinfer.synth.targets.cstyle.outcomes import is_truth, outcome_of
 from openinfer.synth.targets.cstyle.support import Need, need_name
 from openinfer.synth.targets.cstyle.widths import NARROW_BITS, Widths
 from openinfer.synth.targets.cstyle.wrapping import OPERATORS, WrappingArithmetic
 
-_COMPARED = {"eq": eq, "ne": ne, "lt": lt, "le": le, "gt": gt, "ge": ge}
 _BITS = {"and": "&", "or": "|", "xor": "^"}
 _COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 
@@ -221,7 +220,7 @@ class ScalarPrinter:
 
     def _compare(self, op: str, left: Scalar, right: Scalar) -> ExprText:
         """A comparison; if it is of integers and its outcome is known, in a form that compilers do not warn about."""
-        outcome = _outcome(op, left, right, self.widths)
+        outcome = outcome_of(op, left, right, self.widths)
         if outcome is not None:
             known = right if isinstance(left, Const) else left
             is_number = isinstance(known, Const) and not isinstance(known.value, Dim)
@@ -261,6 +260,9 @@ class ScalarPrinter:
                 return code
             case "not" if dtype.kind == "bool":
                 return ExprText(f"!{code.inside(Rank.UNARY)}", Rank.COMPARISON)
+            case "not" if is_truth(value.operand):  # compilers warn about the complement of a truth value
+                ones = Const(dtype.maximum if dtype.kind == "uint" else -1, dtype)
+                return self.code(Binary("xor", value.operand, ones))
             case _:
                 return self._function(value.op, dtype, code)
 
@@ -434,36 +436,6 @@ def _hexadecimal(code: ExprText) -> ExprText:
     """A decimal number before ``^`` in hexadecimal: gcc 13 takes 2^8 and 10^3 for mistaken powers."""
     digits = code.text.rstrip("uUlL")
     return ExprText(hex(int(digits)) + code.text[len(digits) :]) if digits.isdecimal() else code
-
-
-def _is_truth(value: Scalar) -> bool:
-    """Whether an integer is a bool, 0 or 1: compilers see through casts, and warn about comparing it with more."""
-    while isinstance(value, Cast) and value.dtype.kind != "float":
-        value = value.operand
-    return value.dtype.kind == "bool"
-
-
-def _outcome(op: str, left: Scalar, right: Scalar, widths: Widths) -> bool | None:
-    """The outcome of a comparison of integers that is always the same: with itself, or with a limit of its type."""
-    if left.dtype.kind == "float":
-        return None
-    if left == right:
-        return op in ("eq", "le", "ge")
-    if isinstance(left, Const) and not isinstance(right, Const):
-        return _outcome({"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}.get(op, op), right, left, widths)
-    if not isinstance(right, Const) or isinstance(right.value, Dim):
-        return None
-    if _is_truth(left):
-        outcomes = {_COMPARED[op](truth, right.value) for truth in (0, 1)}
-        return outcomes.pop() if len(outcomes) == 1 else None
-    least, most = left.dtype.minimum, left.dtype.maximum
-    if left.dtype is INDEX and widths.is_narrow(left):
-        least, most = DTYPES["i32"].minimum, DTYPES["i32"].maximum
-        if not least <= right.value <= most:
-            return bool(_COMPARED[op](0, right.value))
-    ends = {"lt": (least, False), "ge": (least, True), "gt": (most, False), "le": (most, True)}
-    end, outcome = ends.get(op, (None, False))
-    return outcome if right.value == end else None
 
 
 def _limited(value: Binary) -> tuple[Scalar, str, int] | None:

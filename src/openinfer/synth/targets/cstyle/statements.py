@@ -38,6 +38,7 @@ from openinfer.loops.ir import (
 from openinfer.loops.locals import local_ranges
 from openinfer.loops.rewrite import map_statements, with_buffers
 from openinfer.loops.used import used_buffers, used_sizes
+from openinfer.synth.targets.cstyle.code import Rank
 from openinfer.synth.targets.cstyle.dialect import Dialect, KernelSignature
 from openinfer.synth.targets.cstyle.scalars import ScalarPrinter
 from openinfer.synth.targets.cstyle.support import Need
@@ -243,7 +244,7 @@ class KernelPrinter:
         if template is not None:
             template(loop, self, depth)
             return
-        last = self.scalars.text(loop.extent)
+        last = self.scalars.code(loop.extent).inside(Rank.SUM)
         if self._dialect.rolled and depth > 1 and last.isdecimal() and (is_choice or has_choices(loop.body)):
             self.line(depth, self._dialect.rolled)
         self.loop(loop, "0", last, depth)
