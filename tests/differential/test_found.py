@@ -366,3 +366,13 @@ def test_a_read_gives_a_temporary_its_sizes_where_no_op_that_infers_it_has_run()
     text = """sizes { S <= 4; } volatile { v: i16[S, 4] @init(0); } persistent { A(i, j): i16[4] @table; n: i32; }
     block entry { loop l (i in 2..2) { t = op add(v, v); } cache.read A[1, ] >> t; cache.increment n; return; }"""
     agree(text, inputs=lambda _step: {}, flags=FAST)
+
+
+@pytest.mark.parametrize("cc", COMPILERS)
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_the_reciprocal_root_of_negative_zero_is_negative(dtype: str, cc: str) -> None:
+    """clang 14 folds comparisons of 1 / sqrt(x) with zero as if it were never negative."""
+    text = f"""dynamic {{ x: {dtype}[16]; }} volatile {{ r: {dtype}[16]; y: {dtype}[16]; }}
+    block entry {{ op rsqrt(x) >> r; op sign(r) >> y; return y; }}"""
+    values = np.resize(np.array([-0.0, 0.0, 4.0, np.inf]), 16).astype(dtype.replace("f", "float"))
+    agree(text, inputs=_inputs(x=values), flags=("-O2", "-fno-math-errno"), cc=cc)

@@ -137,9 +137,19 @@ static inline double oi_bits_i64_f64(int64_t x) { union { int64_t u; double f; }
 #define OI_ROOTS 0
 #endif
 //: oi_root_f32
+#if defined(__clang__)
+/* clang takes 1 / sqrt(x) for a number that is never negative, but that of -0 is. */
+#define oi_root_f32(x) __builtin_copysignf(__builtin_sqrtf(x), x)
+#else
 #define oi_root_f32(x) __builtin_sqrtf(x)
+#endif
 //: oi_root_f64
+#if defined(__clang__)
+/* clang takes 1 / sqrt(x) for a number that is never negative, but that of -0 is. */
+#define oi_root_f64(x) __builtin_copysign(__builtin_sqrt(x), x)
+#else
 #define oi_root_f64(x) __builtin_sqrt(x)
+#endif
 
 //: OI_NEAREST
 /* Whether rounding an f32 to the nearest integer is an instruction. */
