@@ -250,6 +250,29 @@ def test_what_linear_layers_store_has_its_channels_last_already(tmp_path: Path) 
         assert strided(Synthesizer(DeviceArch.named("x86-avx512")).synthesize(linear, graph(LINEAR))) == []
 
 
+SUMMED = """
+dynamic { x: f32[1, 3, 12, 10]; }
+volatile { u: f32[24, 3, 1, 1]; v: f32[24, 3, 1, 1]; }
+block entry {
+    a = op conv2d(x, u);
+    b = op conv2d(x, v);
+    y = op add(b, a);
+    return y;
+}
+"""
+
+
+def test_what_the_epilogue_of_a_convolution_reads_is_as_its_results_are(tmp_path: Path) -> None:
+    """A caller reads ``y`` in the order of the graph: the other convolution is added there, along rows."""
+    rng = np.random.default_rng(1)
+    weights = {name: rng.standard_normal((24, 3, 1, 1), np.float32) for name in "uv"}
+    save_file(tmp_path / "summed.oinf", weights)
+    with ModelLoader.open(tmp_path / "summed.oinf") as summed:
+        assert strided(Synthesizer(DeviceArch.named("x86-avx512")).synthesize(summed, graph(SUMMED))) == []
+        pooled = graph(SUMMED.replace("return y;", "z = op global_avg_pool(y); return z;"))
+        assert len(strided(Synthesizer(DeviceArch.named("x86-avx512")).synthesize(summed, pooled))) == 2
+
+
 def test_pooling_runs_along_channels(tmp_path: Path) -> None:
     plan, _ = planned(SEPARABLE.replace("d = op relu(c);", "d = op max_pool(c, kernel=[3, 3], pads=[1]);"), tmp_path)
     assert strided(plan) == ["a", "b", "c", "d"]

@@ -44,8 +44,17 @@ def in_memory_order(kernel: Kernel) -> Kernel:
 
 
 def jumps(kernel: Kernel) -> int:
-    """The number of elements that innermost loops access with a non-unit stride, in buffers with strides."""
-    return sum(_jumps(one) for one in walk(kernel.body) if isinstance(one, For) and _is_innermost(one))
+    """The number of elements accessed with a non-unit stride, in buffers with strides.
+
+    Innermost loops access them, and the epilogues of contractions, along the results that are contiguous.
+    """
+    found = 0
+    for one in walk(kernel.body):
+        if isinstance(one, For) and _is_innermost(one):
+            found += _jumps(one)
+        elif isinstance(one, Contraction):
+            found += _jumps_of_results(one)
+    return found
 
 
 def _is_innermost(loop: For) -> bool:
@@ -53,13 +62,29 @@ def _is_innermost(loop: For) -> bool:
 
 
 def _jumps(loop: For) -> int:
-    touched: dict[Buffer, None] = {}
-    for one in walk(loop.body):
-        found = [(one.buffer, one.index)] if isinstance(one, Store) else []
-        loads = [part for value in scalars(one) for part in visit(value) if isinstance(part, Load)]
-        for buffer, index in (*found, *((load.buffer, load.index) for load in loads)):
-            if buffer.strides is not None and _step_of(buffer, index, loop.index) not in (0, 1):
-                touched[buffer] = None
+    stores = [(one.buffer, one.index) for one in walk(loop.body) if isinstance(one, Store)]
+    values = [value for one in walk(loop.body) for value in scalars(one)]
+    return _touched((*stores, *_loads(values)), loop.index)
+
+
+def _jumps_of_results(one: Contraction) -> int:
+    place = position(one.out, one.out_index)
+    along = [var for var in one.free if place is not None and is_same(place.stride(var), 1)]
+    return _touched(_loads([one.epilogue]), along[-1]) if along else 0
+
+
+def _loads(values: Sequence[Scalar]) -> list[tuple[Buffer, tuple[Scalar, ...]]]:
+    parts = (part for value in values for part in visit(value))
+    return [(part.buffer, part.index) for part in parts if isinstance(part, Load)]
+
+
+def _touched(accesses: Sequence[tuple[Buffer, tuple[Scalar, ...]]], var: ScalarVar) -> int:
+    """The elements of the buffers that are accessed with a stride along a variable."""
+    touched = {
+        buffer
+        for buffer, where in accesses
+        if buffer.strides is not None and _step_of(buffer, where, var) not in (0, 1)
+    }
     return sum(prod(map(int, buffer.shape)) for buffer in touched)
 
 
