@@ -54,6 +54,9 @@ def test_blocks_run_in_the_order_of_the_page(page: str, tmp_path: Path, monkeypa
             exec(compile(block, page, "exec"), names)
         else:
             run_console(block)
+    if page == "README.md":
+        (shown,) = re.findall(r"^```c\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
+        assert shown in Path("build/net/src/kernels.c").read_text()
 
 
 def test_the_picture_of_the_tour_is_that_of_its_graph(tmp_path: Path) -> None:
