@@ -12,11 +12,12 @@ import numpy as np
 
 from openinfer.loops.arithmetic import NumpyScalar, UndefinedError
 from openinfer.loops.ir import Combine, For, GroupBarrier, If, Scalar, Statement, While, walk
+from openinfer.loops.tile_steps import MIX_TEAM, TileExecution, TileMix
 
-Waiting = GroupBarrier | Combine
+Waiting = GroupBarrier | Combine | TileMix
 
 
-class GroupExecution(Protocol):
+class GroupExecution(TileExecution, Protocol):
     """The interpreter, as threads of a group see it."""
 
     variables: dict[str, NumpyScalar]
@@ -35,7 +36,7 @@ class GroupExecution(Protocol):
 
 def waits(statement: Statement) -> bool:
     """Whether threads wait for each other anywhere in a statement."""
-    return any(isinstance(one, GroupBarrier | Combine) for one in walk((statement,)))
+    return any(isinstance(one, Waiting) for one in walk((statement,)))
 
 
 def run_group(run: GroupExecution, loop: For) -> None:
@@ -91,7 +92,7 @@ class _LaneGroup:
         run = self._run
         for statement in body:
             match statement:
-                case GroupBarrier() | Combine():
+                case GroupBarrier() | Combine() | TileMix():
                     yield statement
                 case For(index, extent, inside) if waits(statement):
                     for place in range(max(int(run.value(extent)), 0)):
@@ -118,17 +119,30 @@ class _LaneGroup:
             message = f"threads of a group wait at a {' and a '.join(sorted(where))} which others do not reach"
             raise UndefinedError(message)
         for team in teams:
-            self._combine(team)
+            if isinstance(team[0].at, TileMix):
+                self._mix(team[0].at, team)
+            else:
+                self._combine(team)
             self._advance(team)
 
     def _teams(self) -> Iterator[list[_Lane]]:
-        """The teams of threads at a ``Combine``; an incomplete team is empty."""
+        """The teams of threads that exchange values; an incomplete team is empty."""
         for one in {id(lane.at): lane.at for lane in self._lanes}.values():
-            if isinstance(one, Combine):
+            if isinstance(one, Combine | TileMix):
+                width = one.width if isinstance(one, Combine) else MIX_TEAM
                 there = [lane for lane in self._lanes if lane.at is one]
-                for first in sorted({lane.number // one.width for lane in there}):
-                    team = [lane for lane in there if lane.number // one.width == first]
-                    yield team if len(team) == one.width else []
+                for first in sorted({lane.number // width for lane in there}):
+                    team = [lane for lane in there if lane.number // width == first]
+                    yield team if len(team) == width else []
+
+    def _mix(self, one: TileMix, team: Sequence[_Lane]) -> None:
+        known = {}
+        for lane in team:
+            self._enter(lane)
+            known[lane.number] = one.known(self._run)
+        for lane in team:
+            self._enter(lane)
+            one.run_with(self._run, [known[number] for number in sorted(known)])
 
     def _combine(self, team: Sequence[_Lane]) -> None:
         one = team[0].at

@@ -4,7 +4,7 @@ A row of a tile is ``TILE_BYTES`` of adjacent terms of a sum. The layout of its 
 so only these statements access tiles. They complement the statements of ``openinfer.loops.ir``.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Protocol, Self
@@ -12,7 +12,7 @@ from typing import Protocol, Self
 import numpy as np
 
 from openinfer.dtypes import Array
-from openinfer.loops.arithmetic import NumpyScalar, converted
+from openinfer.loops.arithmetic import NumpyScalar, UndefinedError, converted
 from openinfer.loops.scalar import Buffer, Scalar, ScalarVar
 
 TILE_BYTES = 128
@@ -21,6 +21,8 @@ TILE_ROWS = 64
 """The rows of sums that the threads of one product compute."""
 TILE_THREADS = 128
 """The threads of one product: four subgroups of adjacent threads; the first number is a multiple of it."""
+MIX_TEAM = 4
+"""Adjacent threads that have the weights of a row together."""
 
 
 class TileExecution(Protocol):
@@ -271,6 +273,76 @@ class TileProduct(TileStep):
             run.put(self.sums, (number,), np.add.accumulate(terms, dtype=kind.array)[-1])
 
 
+@dataclass(frozen=True)
+class TileMix(TileStep):
+    """Adds rows of a tile to the thread's sums, each times its weight: ``width`` columns, as many rows as weights.
+
+    Weights and sums are laid out as ``sum_place`` says: a thread has weights for two rows of sums, and the other
+    threads of its team, ``MIX_TEAM`` adjacent ones, have the rest. They reach it together.
+    """
+
+    sums: Buffer
+    weights: Buffer
+    tile: Buffer
+    index: tuple[Scalar, ...]
+    """The index of the first row, without the axis along the row."""
+    width: int
+    thread: ScalarVar
+    """The thread's number in its group."""
+
+    @property
+    def rows(self) -> int:
+        """The number of rows of the tile."""
+        return 2 * int(self.weights.shape[0])
+
+    @property
+    def scalars(self) -> tuple[Scalar, ...]:
+        """The index, and the thread."""
+        return (*self.index, self.thread)
+
+    @property
+    def reads(self) -> tuple[Buffer, ...]:
+        """The tile, the weights and the sums."""
+        return (self.tile, self.weights, self.sums)
+
+    @property
+    def writes(self) -> tuple[Buffer, ...]:
+        """The sums."""
+        return (self.sums,)
+
+    def with_parts(
+        self, apply: Callable[[Scalar], Scalar] = lambda one: one, swap: Callable[[Buffer], Buffer] = lambda one: one
+    ) -> Self:
+        """A copy with other expressions and memory."""
+        thread = apply(self.thread)
+        assert isinstance(thread, ScalarVar)
+        buffers = swap(self.sums), swap(self.weights), swap(self.tile)
+        index = tuple(map(apply, self.index))
+        return replace(self, sums=buffers[0], weights=buffers[1], tile=buffers[2], index=index, thread=thread)
+
+    def run(self, run: TileExecution) -> None:
+        """One thread alone does not know the weights of its team."""
+        del run
+        raise UndefinedError("threads wait for each other outside of a group")
+
+    def known(self, run: TileExecution) -> Array:
+        """The weights that the thread has."""
+        return run.elements(self.weights, (0,), self.rows // 2)
+
+    def run_with(self, run: TileExecution, team: Sequence[Array]) -> None:
+        """Update the thread's own sums, with the weights of each thread of its team."""
+        kind, own = self.sums.dtype, int(run.value(self.thread))
+        *first, top = (int(run.value(one)) for one in self.index)
+        values = np.stack([run.elements(self.tile, (*first, top + row, 0), self.width) for row in range(self.rows)])
+        for number in range(self.width // 2):
+            half, column = number // 2 % 2, sum_place(own, number)[1]
+            places = range(self.rows)
+            weights = [team[row % 8 // 2][row // 8 * 4 + half * 2 + row % 2] for row in places]
+            terms = np.array(weights, kind.array) * values[:, column].astype(kind.array)
+            total = np.concatenate(([run.element(self.sums, (number,))], terms))
+            run.put(self.sums, (number,), np.add.accumulate(total, dtype=kind.array)[-1])
+
+
 def sum_place(thread: int, number: int) -> tuple[int, int]:
     """The row and the column of one of a thread's sums, relative to the threads of its product.
 
@@ -299,5 +371,8 @@ def tile_text(one: TileStep, text: Callable[[Scalar], str]) -> str:
         case TileProduct():
             both = place(one.rows, one.rows_index), place(one.columns, one.columns_index)
             return f"{one.sums.name}[..] += {both[0]} * {both[1]} of {one.width} by {one.thread.name}"
+        case TileMix(sums, weights, tile, index, width, thread):
+            where = place(tile, index)
+            return f"{sums.name}[..] += {weights.name}[..] * {one.rows} rows {where} of {width} by {thread.name}"
         case _:
             raise TypeError(one)

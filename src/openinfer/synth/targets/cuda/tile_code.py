@@ -9,7 +9,7 @@ from math import prod
 
 from openinfer.dtypes import DType
 from openinfer.loops.ir import Buffer, For, Kernel, Scalar, ScalarVar, Space, Statement, TileStep, walk
-from openinfer.loops.tile_steps import TILE_BYTES, TileCopy, TileMoment, TileProduct, TileStore, TileSync
+from openinfer.loops.tile_steps import TILE_BYTES, TileCopy, TileMix, TileMoment, TileProduct, TileStore, TileSync
 from openinfer.synth.targets.cstyle.integers import INTEGERS
 from openinfer.synth.targets.cstyle.support import SupportFunction
 from openinfer.synth.targets.cstyle.templates import KernelWriter, PrintStatement
@@ -97,11 +97,19 @@ def _product(one: TileProduct, writer: KernelWriter, depth: int) -> None:
     writer.line(depth, f"{function}({one.sums.name}, {', '.join(parts)});")
 
 
+def _mix(one: TileMix, writer: KernelWriter, depth: int) -> None:
+    own, dtype = writer.scalars, one.tile.dtype
+    function = own.need(f"oi_mix_{dtype.name}")
+    place = f"{one.tile.name} + ({_row(one.tile, one.index, writer)}) * {TILE_BYTES * 8 // dtype.bits}"
+    writer.line(depth, f"{function}({one.sums.name}, {one.weights.name}, {place});")
+
+
 TILE_STATEMENTS: dict[type[Statement], PrintStatement] = {
     TileCopy: _copy,
     TileStore: _store,
     TileSync: _sync,
     TileProduct: _product,
+    TileMix: _mix,
 }
 
 # --- functions --------------------------------------------------------------------------------------------------------

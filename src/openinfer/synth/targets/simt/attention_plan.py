@@ -1,13 +1,15 @@
-"""How attention with few queries is divided: into groups, subgroups, and the accesses of each thread."""
+"""How attention is divided: with few queries into groups, subgroups and accesses; with many, the keys of a block."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
 from openinfer.dtypes import DTYPES
-from openinfer.loops.build import cast
+from openinfer.loops.affine import affine
+from openinfer.loops.build import cast, index, pair
 from openinfer.loops.dim import is_symbolic, span
-from openinfer.loops.ir import Attend, Axis, Element, For, Scalar, ScalarVar, SetLocal, Statement
+from openinfer.loops.ir import Attend, Axis, Element, For, Scalar, ScalarVar, SetLocal, Statement, Store
+from openinfer.loops.rewrite import replaced
 from openinfer.synth.targets.simt.machine import SimtMachine
 from openinfer.synth.targets.simt.threads import int_extent, nest
 from openinfer.synth.targets.simt.wide import WideLoop
@@ -127,3 +129,41 @@ def access_width(value: Scalar, along: ScalarVar, extent: int, machine: SimtMach
     """Elements of a value per access along an index."""
     total = ScalarVar(" total", _F32)
     return WideLoop(along, (SetLocal(total, total + cast(value, _F32)),), machine.unaligned).width(extent)
+
+
+def seen_blocks(one: Attend, top: Scalar, queries: int, keys: int) -> tuple[Scalar, Scalar]:
+    """The first block of keys that any query of a block sees, and the number of blocks from there to the last."""
+    last = pair("min", top + (queries - 1), index(one.row.extent - 1))
+    end, first = index(one.key.extent), index(0)
+    if one.until is not None and rises(one, one.until):
+        seen = replaced(one.until, {one.row.index: last}) + 1
+        end = pair("max", pair("min", end, seen), index(0))
+    if one.after is not None and rises(one, one.after):
+        hidden = replaced(one.after, {one.row.index: top}) + 1
+        first = pair("max", hidden, index(0)) // keys
+    return first, pair("max", (end + (keys - 1)) // keys - first, index(0))
+
+
+def rises(one: Attend, border: Scalar) -> bool:
+    """Whether a bound is affine in the query index and does not decrease with it."""
+    found = affine(border)
+    return found is not None and set(found.strides) <= {one.row.index.name} and found.stride(one.row.index) >= 0
+
+
+def sees(one: Attend, known: Mapping[Scalar, Scalar]) -> Scalar:
+    """Whether a query sees a key, by all but its score."""
+    key = known[one.key.index]
+    test = key < index(one.key.extent)
+    if one.until is not None:
+        test = test & (key <= replaced(one.until, known))
+    if one.after is not None:
+        test = test & (replaced(one.after, known) < key)
+    return test
+
+
+def mean_stored(one: Attend, where: tuple[Scalar, Scalar, Scalar], mean: Scalar) -> Store:
+    """Stores the mean of a head, a query and a column."""
+    parts: dict[Scalar, Scalar] = dict(zip((one.head.index, one.row.index, one.column.index), where, strict=True))
+    parts[one.total] = mean
+    place = tuple(replaced(part, parts) for part in one.out.index)
+    return Store(one.out.buffer, place, replaced(one.out.value, parts))

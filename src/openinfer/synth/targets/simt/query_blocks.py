@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from math import inf, prod
 
 from openinfer.dtypes import DType
-from openinfer.loops.affine import affine
 from openinfer.loops.build import cast, const, index, math, pair, select, unflat
 from openinfer.loops.dim import is_symbolic
 from openinfer.loops.expand_attend import HIDDEN
@@ -41,7 +40,7 @@ from openinfer.loops.ir import (
     WideLoad,
 )
 from openinfer.loops.rewrite import Statements, replaced, straightened, variables_of
-from openinfer.synth.targets.simt.attention_plan import access_width
+from openinfer.synth.targets.simt.attention_plan import access_width, seen_blocks
 from openinfer.synth.targets.simt.launches import Launch, Launches
 from openinfer.synth.targets.simt.machine import SimtMachine
 from openinfer.synth.targets.simt.products import over_terms, with_fused_sums
@@ -193,7 +192,7 @@ class _QueryBlocks:
         *heads, head, own = unflat(group, (*plan.extents, one.head.extent, plan.blocks))
         means = [[self._var("mean") for _ in range(self._width)] for _ in range(plan.rows)]
         largest, total = self._var("largest"), self._var("total")
-        first, count = self._key_blocks()
+        first, count = seen_blocks(one, self._top, plan.queries, plan.keys)
         turn = (
             Let(self._start, (first + block) * plan.keys),
             *self._loaded(one.keys, one.key, one.depth, plan.keys, self._key_place),
@@ -222,28 +221,6 @@ class _QueryBlocks:
         threads = For(self._lane, index(plan.machine.group), body, LoopKind.PARALLEL, Bind.THREAD)
         memory = (self._queries, self._others, self._scores, self._carried, self._hides)
         return For(group, index(plan.groups), (*map(Alloc, memory), threads), LoopKind.PARALLEL, Bind.GROUP)
-
-    def _key_blocks(self) -> tuple[Scalar, Scalar]:
-        """The first block of keys that any query of the block sees, and the number of blocks from there to the last."""
-        one, plan = self._one, self._plan
-        last = pair("min", self._top + (plan.queries - 1), index(one.row.extent - 1))
-        end, first = index(one.key.extent), index(0)
-        if one.until is not None and self._rises(one.until):
-            seen = replaced(one.until, {one.row.index: last}) + 1
-            end = pair("max", pair("min", end, seen), index(0))
-        if one.after is not None and self._rises(one.after):
-            hidden = replaced(one.after, {one.row.index: self._top}) + 1
-            first = pair("max", hidden, index(0)) // plan.keys
-        return first, pair("max", (end + (plan.keys - 1)) // plan.keys - first, index(0))
-
-    def _rises(self, border: Scalar) -> bool:
-        """Whether a bound is affine in the query index and does not decrease with it."""
-        found = affine(border)
-        return (
-            found is not None
-            and set(found.strides) <= {self._one.row.index.name}
-            and found.stride(self._one.row.index) >= 0
-        )
 
     # --- shared memory ------------------------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from openinfer.synth.targets.simt.matrix import matrix_units
 from openinfer.synth.targets.simt.order import sorted_by_groups, with_orders
 from openinfer.synth.targets.simt.queries import with_own_queries
 from openinfer.synth.targets.simt.query_blocks import query_blocks
+from openinfer.synth.targets.simt.query_tiles import query_tiles
 from openinfer.synth.targets.simt.recomputed import with_recomputed_rows
 from openinfer.synth.targets.simt.rows import rows
 from openinfer.synth.targets.simt.split import with_split_sums
@@ -37,7 +38,8 @@ FORMS: tuple[LaunchForm, ...] = (matrix_units, blocks, sorted_by_groups, tiles, 
 
 def scheduled(kernel: Kernel, machine: SimtMachine) -> Launches:
     """A kernel as launches, in the forms that suit a device. Its only structures are those of ``STRUCTURES``."""
-    found = attention(kernel, machine) or vectors(kernel, machine) or query_blocks(kernel, machine)
+    found = attention(kernel, machine) or vectors(kernel, machine)
+    found = found or query_tiles(kernel, machine) or query_blocks(kernel, machine)
     if found is not None:
         return found
     kernel = with_own_queries(kernel)

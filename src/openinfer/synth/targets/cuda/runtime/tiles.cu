@@ -64,3 +64,66 @@ template <typename T, int count> static __device__ __forceinline__ void oi_summe
 /* Keeps the compiler from moving the use of a number across this point. */
 static __device__ __forceinline__ void oi_pinned(float &x) { asm volatile("" : "+f"(x) :: "memory"); }
 static __device__ __forceinline__ void oi_pinned(int32_t &x) { asm volatile("" : "+r"(x) :: "memory"); }
+
+//: oi_halves_bf16
+/* Two weights as sums of two bf16 each, but for 2^-18 of them: packed, the first in the lower half. */
+static __device__ __forceinline__ void oi_halves_bf16(float a, float b, uint32_t &high, uint32_t &low)
+{
+#ifdef OI_MATRIX_UNITS
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(high) : "f"(b), "f"(a));
+    const float rest_a = a - __uint_as_float(high << 16), rest_b = b - __uint_as_float(high & 0xffff0000u);
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(low) : "f"(rest_b), "f"(rest_a));
+#else
+    high = oi_pair_bf16(a, b);
+    low = oi_pair_bf16(a - __uint_as_float(high << 16), b - __uint_as_float(high & 0xffff0000u));
+#endif
+}
+
+//: oi_mix_bf16
+/* Adds the rows of a tile to the sums of 128 threads, each times its weight: 16 rows of sums for every warp. Both are
+   laid out as the units leave products: a thread has two rows, and two adjacent columns of every 8. */
+template <int count, int known>
+static __device__ __forceinline__ void oi_mix_bf16(float (&sums)[count], const float (&weights)[known],
+    const uint16_t *tile)
+{
+    const uint32_t lane = threadIdx.x % 32u;
+#pragma unroll
+    for (uint32_t step = 0; step < uint32_t(known) / 8u; ++step) {
+        uint32_t parts[2][4];
+#pragma unroll
+        for (uint32_t i = 0; i < 4u; ++i)
+            oi_halves_bf16(weights[step * 8u + i * 2u], weights[step * 8u + i * 2u + 1u], parts[0][i], parts[1][i]);
+#ifdef OI_MATRIX_UNITS
+#pragma unroll
+        for (uint32_t unit = 0; unit < uint32_t(count) / 4u; unit += 2u) {
+            const uint16_t *from = oi_piece(tile, step * 16u + lane % 16u, unit * 8u + lane / 16u * 8u);
+            uint32_t b[4];
+            asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                : "=r"(b[0]), "=r"(b[1]), "=r"(b[2]), "=r"(b[3])
+                : "r"(uint32_t(__cvta_generic_to_shared(from))) : "memory");
+#pragma unroll
+            for (uint32_t i = 0; i < 4u; ++i) {
+                float *const own = sums + (unit + i % 2u) * 4u;
+                const uint32_t *const a = parts[i / 2u];
+                asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
+                    "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                    : "+f"(own[0]), "+f"(own[1]), "+f"(own[2]), "+f"(own[3])
+                    : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[i % 2u * 2u]), "r"(b[i % 2u * 2u + 1u]));
+            }
+        }
+#else
+        for (uint32_t row = 0; row < 16u; ++row)
+            for (uint32_t i = 0; i < uint32_t(count); ++i) {
+                /* The thread of this team that has the weight, and its place there. */
+                const uint32_t from = lane % 4u ^ row % 8u / 2u, place = row / 8u * 2u + i / 2u % 2u;
+                float weight = 0.0f;
+                for (uint32_t part = 0; part < 2u; ++part) {
+                    const uint32_t pair = __shfl_xor_sync(oi_team(4), parts[part][place], int(from));
+                    weight += __uint_as_float(row % 2u == 0u ? pair << 16 : pair & 0xffff0000u);
+                }
+                const uint32_t column = i / 4u * 8u + lane % 4u * 2u + i % 2u;
+                sums[i] += weight * oi_from_bf16(oi_piece(tile, step * 16u + row, column / 8u * 8u)[column % 8u]);
+            }
+#endif
+    }
+}
