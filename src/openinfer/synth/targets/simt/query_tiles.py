@@ -215,7 +215,7 @@ class _QueryTiles:
     def __init__(self, plan: _TilePlan, names: FreshNames) -> None:
         self._plan, self._one, self._names = plan, plan.one, names
         self._lane, self._head, self._top, self._start = (names.var(one) for one in ("lane", "head", "top", "start"))
-        self._own = names.var("own")
+        self._corner = names.var("corner")
         kind, depths, wide = plan.one.keys.buffer.dtype, plan.depths, len(plan.widths)
         self._queries = Buffer(names.name("queries"), kind, (depths, plan.queries, plan.deep), Space.GROUP)
         self._keys = Buffer(names.name("keys"), kind, (_STAGES * depths, plan.keys, plan.deep), Space.GROUP)
@@ -253,7 +253,7 @@ class _QueryTiles:
             Let(self._head, head),
             Let(self._top, number * plan.queries),
             Let(
-                self._own, self._lane // TILE_THREADS * TILE_ROWS + self._lane % TILE_THREADS // _SUBGROUP * _TEAM_ROWS
+                self._corner, self._lane // TILE_THREADS * TILE_ROWS + self._lane % TILE_THREADS // _SUBGROUP * _TEAM_ROWS
             ),
             *(self._row(each) for each in queries),
             *(Local(each.largest, const(-inf, _F32)) for each in queries),
@@ -273,8 +273,8 @@ class _QueryTiles:
         return For(group, index(plan.groups), (*memory, threads), LoopKind.PARALLEL, Bind.GROUP)
 
     def _row(self, query: _Query) -> Statement:
-        own = self._own + self._lane % _SUBGROUP // MIX_TEAM
-        return Let(query.row, self._top + (own + 8 if query.half else own))
+        row = self._corner + self._lane % _SUBGROUP // MIX_TEAM
+        return Let(query.row, self._top + (row + 8 if query.half else row))
 
     def _zeros(self, buffer: Buffer) -> Statement:
         number = self._names.var("number")
@@ -430,7 +430,7 @@ class _QueryTiles:
             yield For(number, index(int(means.shape[0])), (add,), bind=Bind.UNROLL)
         yield Combine((odd,), (other,), (odd + other,), _SUBGROUP)
         stores = tuple(part for one in queries for part in self._stored(one))
-        place = self._lane % _SUBGROUP, self._head, self._top + self._own
+        place = self._lane % _SUBGROUP, self._head, self._top + self._corner
         again = single_queries(self._one, names, place, (_TEAM_ROWS, _SUBGROUP))
         yield If(odd.eq(0.0), stores, (again,))
 
