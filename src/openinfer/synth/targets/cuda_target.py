@@ -5,14 +5,13 @@ from dataclasses import dataclass, replace
 from openinfer.synth.devices.description import DeviceArch
 from openinfer.synth.memory.alignment import ALIGNMENT
 from openinfer.synth.memory.placed import Placed
-from openinfer.synth.passes.hoist import hoisted
 from openinfer.synth.run.timed import profiled
 from openinfer.synth.targets.cuda.buildfiles import architecture_flag
 from openinfer.synth.targets.cuda.dialect import CUDA
 from openinfer.synth.targets.cuda.project import CudaProject
 from openinfer.synth.targets.cuda.require import requirements
 from openinfer.synth.targets.facts import Numerics
-from openinfer.synth.targets.gpu_target import GPU_FEATURES, REACH, LaunchingDevice, built_for_device
+from openinfer.synth.targets.gpu_target import GPU_FEATURES, REACH, LaunchingDevice, built_for_device, prepared
 from openinfer.synth.targets.project import ProjectOptions
 from openinfer.synth.targets.simt.machine import simt_machine
 from openinfer.synth.targets.simt.require import required
@@ -38,7 +37,7 @@ def cuda_target(arch: DeviceArch) -> Target[CudaProject]:
         build=built_for_device,
         profile=profiled,
         structures=STRUCTURES,
-        prepared=hoisted,
+        prepared=prepared,
         is_launch=own.is_launch,
         on_device=True,
     )

@@ -7,7 +7,9 @@ from openinfer.errors import Code, Diagnostic, GraphError
 from openinfer.loops.ir import Kernel
 from openinfer.synth.devices.description import DeviceArch
 from openinfer.synth.memory.placed import MemoryRules, Placed
+from openinfer.synth.passes.distribute import distributed
 from openinfer.synth.passes.hoist import hoisted
+from openinfer.synth.program.ir import Program
 from openinfer.synth.run.module import CompiledModule, built
 from openinfer.synth.run.traced import traced
 from openinfer.synth.targets.facts import Feature
@@ -25,6 +27,11 @@ from openinfer.synth.targets.target import BuildOptions, Pass, Passes
 GPU_FEATURES = frozenset({Feature.F64, Feature.I64, Feature.STORE8, Feature.STORE16, Feature.HOSTED})
 REACH = 1 << 32
 """The bytes that a position of 32 bits can reach."""
+
+
+def prepared(program: Program) -> Program:
+    """A program whose loops suit threads, and compute what they do not change once before them."""
+    return hoisted(distributed(program))
 
 
 @dataclass(frozen=True)

@@ -253,7 +253,8 @@ class _QueryTiles:
             Let(self._head, head),
             Let(self._top, number * plan.queries),
             Let(
-                self._corner, self._lane // TILE_THREADS * TILE_ROWS + self._lane % TILE_THREADS // _SUBGROUP * _TEAM_ROWS
+                self._corner,
+                self._lane // TILE_THREADS * TILE_ROWS + self._lane % TILE_THREADS // _SUBGROUP * _TEAM_ROWS,
             ),
             *(self._row(each) for each in queries),
             *(Local(each.largest, const(-inf, _F32)) for each in queries),

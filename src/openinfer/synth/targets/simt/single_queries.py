@@ -23,8 +23,8 @@ _Use = Callable[[ScalarVar, ScalarVar], Statements]
 def single_queries(one: Attend, names: FreshNames, place: tuple[Scalar, Scalar, Scalar], size: tuple[int, int]) -> For:
     """The loop over some queries.
 
-    ``place``: the thread in its subgroup, the head, and the first query. ``size``: the number of queries, and of threads
-    in a subgroup.
+    ``place`` is the thread in its subgroup, the head, and the first query; ``size`` the number of queries, and that of
+    threads in a subgroup.
     """
     return _SingleQueries(one, names, place, size).loop()
 
