@@ -139,6 +139,18 @@ def is_same_shape(one: Sequence[int], other: Sequence[int]) -> bool:
     return len(one) == len(other) and all(map(is_same, one, other))
 
 
+def is_multiple(value: int, of: int) -> bool:
+    """Whether an extent is a multiple of a number for all dynamic sizes; no, if that is not simple to tell.
+
+    >>> from openinfer.ir.expr import Ref
+    >>> length = Dim(8, Ref("T"))
+    >>> is_multiple(length * 16 + 8, 8), is_multiple(length * 4, 8), is_multiple(24, 8)
+    (True, False, True)
+    """
+    found = form(value)
+    return found % of == 0 if isinstance(found, int) else all(count % of == 0 for _, count in found)
+
+
 def expr_of(value: int) -> Expr:
     """The expression of an extent; a plain integer becomes a number."""
     return value.expr if isinstance(value, Dim) else Num(value)

@@ -9,11 +9,14 @@ from bench.gpu.decode import TEXT, LlamaShape, saved, with_trials
 from tests.synth.cuda.emulator import on_emulator
 
 from openinfer import ModelLoader, Simulator, Synthesizer, graph
-from openinfer.dtypes import Array
+from openinfer.dtypes import DTYPES, Array
 from openinfer.errors import Code, OpenInferError
+from openinfer.ops import OPS, Call, TensorType, complete, infer
+from openinfer.ops.agreement import Contract
 
 SMALL = LlamaShape(layers=2, width=512, heads=4, groups=1, head=32, hidden=320, classes=400, tokens=40)
 TOKENS = (5, 17, 3, 3)
+BF16 = DTYPES["bf16"]
 
 
 @pytest.fixture(autouse=True)
@@ -62,6 +65,38 @@ def test_launches_give_the_same_however_they_follow_each_other(trial: str) -> No
             one.run_step()
         for name in ("y", "z", "n"):
             np.testing.assert_allclose(module.fetch(name), executor.fetch(name), rtol=1e-6)
+
+
+ATTENTION = """
+dynamic {{ q: bf16[{0}]; k: bf16[{1}]; v: bf16[{1}]; }} volatile {{ y: bf16[{0}]; }}
+block entry {{ op sdpa(q, k, v{2}) >> y; return y; }}
+"""
+
+
+@pytest.mark.parametrize(
+    ("queries", "keys", "causal"), [((2, 70, 72), (1, 75, 72), True), ((1, 20, 8), (1, 16, 8), False)]
+)
+@pytest.mark.parametrize("infinite", [False, True])
+def test_attention_on_matrix_units_is_as_good_as_sums_of_f32(
+    queries: tuple[int, ...], keys: tuple[int, ...], *, causal: bool, infinite: bool
+) -> None:
+    """Weights are sums of two bf16 there: one alone would be further off than the op allows."""
+    shapes, rng, params = (queries, keys, keys), np.random.default_rng(4), ", causal=true" if causal else ""
+    arrays = [rng.normal(size=shape).astype(BF16.array) for shape in shapes]
+    if infinite:
+        arrays[2][0, keys[1] - 3] = np.inf
+    text = ATTENTION.format(*(", ".join(map(str, shape)) for shape in shapes[:2]), params)
+    plan = Synthesizer("h200", name="net").synthesize(None, graph(text))
+    assert "oi_mix_bf16" in plan.project.files()["src/kernels.cu"]
+    module = plan.build()
+    module.insert(dict(zip("qkv", arrays, strict=True)))
+    module.run_step()
+    record, types = OPS["sdpa"], [TensorType(BF16, shape) for shape in shapes]
+    call = infer(record, Call((*types, None), complete(record, {"causal": causal})))
+    contract = Contract(record, call, (BF16, BF16, BF16, None))
+    found = np.asarray(module.fetch("y"))
+    assert contract.disagreement([*arrays, None], [found]) is None
+    assert np.isinf(found.astype(np.float32)).any() == infinite
 
 
 def test_a_machine_without_a_gpu_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:

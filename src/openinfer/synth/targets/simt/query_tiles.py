@@ -16,7 +16,7 @@ from math import inf, prod
 from openinfer.dtypes import DTYPES
 from openinfer.loops.affine import affine, position
 from openinfer.loops.build import const, index, math, pair, select, unflat
-from openinfer.loops.dim import is_symbolic, span
+from openinfer.loops.dim import is_multiple, is_symbolic, span
 from openinfer.loops.ir import (
     Alloc,
     Attend,
@@ -174,7 +174,7 @@ def _plan(body: Statements, machine: SimtMachine) -> _TilePlan | None:
 
 
 def _static(one: Attend) -> tuple[Axis, ...]:
-    return one.head, one.row, one.depth, one.column
+    return one.head, one.depth, one.column
 
 
 def _is_for_units(one: Attend, machine: SimtMachine) -> bool:
@@ -197,7 +197,7 @@ def _has_pieces(element: Element, along: Axis, machine: SimtMachine) -> bool:
     if found is None or last is None or element.buffer.name in machine.unaligned or along.extent % each:
         return False
     others = [found.first, *(step for name, step in found.strides.items() if name != along.index.name)]
-    is_aligned = all(not is_symbolic(step) and step % each == 0 for step in others)
+    is_aligned = all(is_multiple(step, each) for step in others)
     return is_aligned and found.stride(along.index) == 1 and last.stride(along.index) == 1
 
 
@@ -232,7 +232,7 @@ class _QueryTiles:
         group, block, first, count = (names.var(name) for name in ("group", "block", "first", "count"))
         # Later queries see more keys where something limits them: these blocks begin first.
         number, *heads, head = unflat(group, (plan.blocks, *plan.extents, one.head.extent))
-        number = number if one.until is None else (plan.blocks - 1) - number
+        number = number if one.until is None else index(plan.blocks - 1) - number
         queries = [_Query(half, names.var("row"), self._var("largest"), self._var("total")) for half in range(2)]
         seen = seen_blocks(one, self._top, plan.queries, plan.keys)
         stage = names.var("stage")
@@ -388,7 +388,8 @@ class _QueryTiles:
 
     @property
     def _has_rows_beyond(self) -> bool:
-        return self._one.row.extent % self._plan.queries != 0
+        rows = self._one.row.extent
+        return is_symbolic(rows) or rows % self._plan.queries != 0
 
     def _exponentials(self, query: _Query, before: Scalar) -> Iterator[Statement]:
         names, total = self._names, query.total
@@ -475,4 +476,4 @@ class _QueryTiles:
         if found is None or out.buffer.name in self._plan.machine.unaligned or out.buffer.dtype.bits != 16:
             return False
         others = [found.first, *(step for name, step in found.strides.items() if name != column.name)]
-        return found.stride(column) == 1 and all(not is_symbolic(each) and each % 2 == 0 for each in others)
+        return found.stride(column) == 1 and all(is_multiple(each, 2) for each in others)
