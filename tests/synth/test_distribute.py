@@ -69,3 +69,17 @@ def test_a_table_that_is_the_same_in_every_iteration_is_computed_once_for_all_th
     assert [[value.shape for value in one.outputs] for one in once] == [[(5, 4), (5, 4)]]
     inside = [one for one in steps_in(loop.body) if isinstance(one, KernelStep) and one.kernel.name == "rope"]
     assert [len(one.inputs) for one in inside] == [3, 3], "what is rotated, and both tables"
+
+
+def test_a_table_is_as_long_as_a_dynamic_size_says() -> None:
+    text = (
+        TEXT.replace("dynamic {", "sizes { T <= 9; } dynamic {").replace("5, 8]", "T, 8]").replace("i32[5]", "i32[T]")
+    )
+    (step, _) = ropes(distributed(lowered(bind(graph(text), None, {}), frozenset())))
+    tables = [one.buffer.shape for one in step.kernel.body if isinstance(one, Alloc)]
+    assert [str(shape) for shape in tables].count("(T, 4)") == 2
+    rng = np.random.default_rng(1)
+    arrays = [rng.normal(size=(3, 2, 8)).astype(np.float32), np.array([0, 7], np.int32)]
+    before = ropes(lowered(bind(graph(text), None, {}), frozenset()))[0].kernel
+    (one,), (other,) = (interpret(kernel, arrays, {"T": 2}) for kernel in (before, step.kernel))
+    assert one.tobytes() == other.tobytes()

@@ -5,9 +5,14 @@ import pytest
 from tests.synth.test_simt_schedule import BF16, F32, I32, checked, forms
 
 from openinfer.dtypes import DTYPES, Array, DType
+from openinfer.ir.expr import Ref
 from openinfer.loops.build import load, rounded
+from openinfer.loops.dim import Dim
+from openinfer.loops.interpret import interpret
 from openinfer.loops.ir import ACCUMULATOR, Buffer, Contraction, Kernel, ScalarVar, walk
 from openinfer.loops.tile_steps import TILE_THREADS, TileCopy, TileStore, TileSync, sum_place
+from openinfer.loops.verify import verify
+from openinfer.synth.targets.simt.interpret import launched
 from openinfer.synth.targets.simt.launches import Launches
 from openinfer.synth.targets.simt.machine import SimtMachine
 from openinfer.synth.targets.simt.schedule import scheduled
@@ -66,6 +71,24 @@ def test_terms_that_are_not_neighbours_are_brought_together(extents: tuple[int, 
     assert forms(found) == ["matrix units"]
     assert steps(found, TileStore) > 0
     assert (steps(found, TileCopy) > 0) == (extents[2] % 8 == 0)
+
+
+@pytest.mark.parametrize("rows", [1, 70])
+@pytest.mark.parametrize("columns", [9, 64])
+def test_a_dynamic_number_of_rows_ends_where_it_ends(rows: int, columns: int) -> None:
+    kernel = product(BF16, BF16, (Dim(130, Ref("R")), columns, 24))
+    arrays = [small(Buffer(one.name, one.dtype, (rows, 24) if one.name == "x" else one.shape)) for one in kernel.inputs]
+    found = scheduled(kernel, MACHINE)
+    assert forms(found) == ["matrix units"]
+    assert [verify(launch.kernel) for launch in found.launches] == [[]]
+    (one,), (other,) = launched(found, arrays, {"R": rows}), interpret(kernel, arrays, {"R": rows})
+    assert one.shape == (rows, columns)
+    assert one.tobytes() == other.tobytes()
+
+
+def test_a_dynamic_number_of_rows_has_no_blocks_without_units() -> None:
+    kernel = product(F32, F32, (Dim(130, Ref("R")), 16, 16))
+    assert not {"matrix units", "blocks"} & {*forms(scheduled(kernel, MACHINE))}
 
 
 def test_sums_that_keep_all_their_bits_are_not_left_to_matrix_units() -> None:

@@ -8,9 +8,8 @@ of their own, both are parallel; and a table of angles that is the same in every
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count
-from math import prod
 
-from openinfer.loops.dim import is_symbolic
+from openinfer.loops.dim import is_symbolic, most_elements
 from openinfer.loops.ir import (
     Alloc,
     Buffer,
@@ -62,9 +61,9 @@ def _parts(whole: Statement, kernel: Kernel, tables: dict[str, Buffer]) -> Itera
     loops = tuple(_nest(whole))
     rows = _rows(loops[-1].body) if loops and not kernel.can_fail else ()
     places = tuple(one.index for one in loops)
-    extents = tuple(int(one.extent.value) for one in loops if isinstance(one.extent, Const))
+    extents = tuple(map(_extent, loops))
     found = _divided(loops[-1].body, rows) if rows else None
-    if found is None or prod(extents) * max(prod(row.shape) for row in rows) > _MOST_ELEMENTS:
+    if found is None or max(most_elements((*extents, *row.shape)) for row in rows) > _MOST_ELEMENTS:
         yield whole
         return
     own = {row: replace(row, shape=(*extents, *row.shape)) for row in rows}
@@ -81,14 +80,19 @@ def _parts(whole: Statement, kernel: Kernel, tables: dict[str, Buffer]) -> Itera
 
 
 def _nest(loop: Statement) -> Iterator[For]:
-    """The parallel loops around everything else, if their extents are known."""
+    """The parallel loops around everything else."""
     while isinstance(loop, For) and loop.kind is LoopKind.PARALLEL and isinstance(loop.extent, Const):
-        if is_symbolic(int(loop.extent.value)):
-            return
         yield loop
         if len(loop.body) != 1:
             return
         loop = loop.body[0]
+
+
+def _extent(loop: For) -> int:
+    """The extent of a loop: a number, or a ``Dim``."""
+    assert isinstance(loop.extent, Const)
+    assert isinstance(loop.extent.value, int)
+    return loop.extent.value
 
 
 def _rows(body: Statements) -> tuple[Buffer, ...]:
@@ -133,7 +137,7 @@ def _needed(lets: list[Let], user: Statement) -> list[Let]:
 def _is_elementwise(loop: For, rows: set[Buffer]) -> bool:
     """Whether every iteration computes elements of its own place from what is no row."""
     inside = [*walk(loop.body)]
-    if not isinstance(loop.extent, Const) or is_symbolic(int(loop.extent.value)):
+    if not isinstance(loop.extent, Const) or is_symbolic(_extent(loop)):
         return False
     if not all(isinstance(one, Let | Local | SetLocal | If | Store) for one in inside) or _loaded(loop.body) & rows:
         return False

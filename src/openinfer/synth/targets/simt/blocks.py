@@ -86,13 +86,13 @@ class BlockSides:
 
 
 def fits_blocks(one: Contraction, machine: SimtMachine) -> bool:
-    """Whether a contraction has enough rows and columns for blocks."""
-    return block_sides(one, machine) is not None
+    """Whether a contraction has enough rows and columns for blocks, and a known number of them."""
+    return not any(map(is_symbolic, one.extents)) and block_sides(one, machine) is not None
 
 
 def least_groups(one: Contraction, machine: SimtMachine) -> int | None:
     """The number of groups of a contraction in the smallest blocks; None if it does not fit blocks."""
-    sides = block_sides(one, machine)
+    sides = block_sides(one, machine) if fits_blocks(one, machine) else None
     if sides is None:
         return None
     bits = machine.group.bit_length() - 1
@@ -103,15 +103,16 @@ def least_groups(one: Contraction, machine: SimtMachine) -> int | None:
 def blocks(part: LaunchPart, machine: SimtMachine, taken: set[str]) -> Formed | None:
     """A contraction of many rows and columns."""
     *before, last = part.body
-    sides = block_sides(last, machine) if isinstance(last, Contraction) else None
-    if sides is None or not isinstance(last, Contraction):
+    if not isinstance(last, Contraction) or not fits_blocks(last, machine):
         return None
+    sides = block_sides(last, machine)
+    assert sides is not None
     return _SumBlocks(last, sides, machine, FreshNames(taken)).formed(tuple(before))
 
 
 def block_sides(one: Contraction, machine: SimtMachine) -> BlockSides | None:
-    """Both sides of a contraction; None if it does not have enough rows and columns for blocks."""
-    if any(map(is_symbolic, (*one.extents, *one.reduced))) or one.accumulator.bits < 32:
+    """Both sides of a contraction; None if it does not have enough rows and columns, which may be dynamic."""
+    if any(map(is_symbolic, one.reduced)) or one.accumulator.bits < 32:
         return None
     if prod(one.reduced) < machine.least_block or not one.bound:
         return None

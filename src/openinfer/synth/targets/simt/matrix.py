@@ -11,7 +11,7 @@ from math import prod
 
 from openinfer.loops.affine import affine, position
 from openinfer.loops.build import index, unflat
-from openinfer.loops.dim import is_symbolic
+from openinfer.loops.dim import is_multiple, is_symbolic
 from openinfer.loops.ir import (
     ACCUMULATOR,
     Alloc,
@@ -81,11 +81,11 @@ class _TileShape:
 
     def cost(self, sides: BlockSides, machine: SimtMachine) -> float:
         """The estimated time, in sums per unit."""
-        return -(-self.groups(sides) // machine.units) * self.height * self.width / self.reached
+        return -(-int(self.groups(sides)) // machine.units) * self.height * self.width / self.reached
 
     def stages(self, sides: BlockSides, machine: SimtMachine) -> int:
         """The number of stages: the more groups share a unit's memory, the fewer; a group alone has more in flight."""
-        beside = min(-(-self.groups(sides) // machine.units), _MOST_BESIDE)
+        beside = min(-(-int(self.groups(sides)) // machine.units), _MOST_BESIDE)
         found = [machine.most_shared_bytes // (self.stage_bytes * each) for each in range(beside, 0, -1)]
         return min(next((each for each in found if each >= _LEAST_STAGES), 0), _MOST_STAGES)
 
@@ -102,18 +102,23 @@ _SHAPES = (
 def matrix_units(part: LaunchPart, machine: SimtMachine, taken: set[str]) -> Formed | None:
     """A contraction of many rows and columns, on the matrix units of a device."""
     *before, last = part.body
-    sides = block_sides(last, machine) if isinstance(last, Contraction) else None
-    if sides is None or not isinstance(last, Contraction) or not is_for_units(last, machine):
+    if not isinstance(last, Contraction) or not fits_units(last, machine):
         return None
+    sides = block_sides(last, machine)
+    assert sides is not None
     fitting = [one for one in _SHAPES if one.stages(sides, machine)]
-    if not fitting:
-        return None
     if _is_contiguous(last, sides.rows) and not _is_contiguous(last, sides.columns):
         sides = BlockSides(sides.batch, sides.batches, sides.columns, sides.rows)
     shape = min(fitting, key=lambda one: one.cost(sides, machine))
     if shape.groups(sides) > machine.most_groups:
         return None
     return _MatrixForm(last, sides, shape, machine, FreshNames(taken)).formed(tuple(before))
+
+
+def fits_units(one: Contraction, machine: SimtMachine) -> bool:
+    """Whether a contraction is computed on matrix units: it suits them, and has enough rows and columns."""
+    sides = block_sides(one, machine) if is_for_units(one, machine) else None
+    return sides is not None and any(shape.stages(sides, machine) for shape in _SHAPES)
 
 
 def is_for_units(one: Contraction, machine: SimtMachine) -> bool:
@@ -196,7 +201,7 @@ class _MatrixForm:
         """The position of a group's tile: groups move down panels of adjacent tiles."""
         sides, shape = self._sides, self._shape
         tall, wide = -(-sides.rows.count // shape.height), -(-sides.columns.count // shape.width)
-        if wide % _PANEL == 0 and tall > 1:
+        if is_multiple(wide, _PANEL) and not is_symbolic(tall) and tall > 1:
             *batch, panel, down, across = unflat(self._group, (*sides.batches, wide // _PANEL, tall, _PANEL))
             across = panel * _PANEL + across
         else:
@@ -257,7 +262,7 @@ class _MatrixForm:
 
     def _valid(self, factor: _Factor, line: Scalar, term: Scalar) -> Scalar | None:
         guards = ((line, factor.side.count, factor.extent), (term, prod(self._one.reduced), self._deep))
-        found = [value < most for value, most, step in guards if most % step]
+        found = [value < index(most) for value, most, step in guards if not is_multiple(most, step)]
         return None if not found else found[0] if len(found) == 1 else found[0] & found[1]
 
     def _stored(self, factor: _Factor, block: Scalar, stage: Scalar, at: Scalar) -> Iterator[Statement]:
@@ -299,10 +304,10 @@ class _MatrixForm:
         """Stores two adjacent results, in one access if possible."""
         first, where, value = self._result(row, column, number)
         second, other, next_value = self._result(row, column + 1, number + 1)
-        is_even = self._sides.columns.count % 2 == 0
+        is_even = is_multiple(self._sides.columns.count, 2)
         if not is_even or not self._is_wide():
             again = (*second, Store(self._one.out, other, next_value))
-            again = again if is_even else (If(column + 1 < self._sides.columns.count, again),)
+            again = again if is_even else (If(column + 1 < index(self._sides.columns.count), again),)
             return (*first, Store(self._one.out, where, value), *again)
         names = tuple(self._names.var("out", value.dtype) for _ in range(2))
         lets = (Let(names[0], value), *second, Let(names[1], next_value))
@@ -325,8 +330,8 @@ class _MatrixForm:
         if found is None or out.name in self._machine.unaligned or out.dtype.bits < 16:
             return False
         others = [found.first, *(step for name, step in found.strides.items() if name != indices[-1].name)]
-        is_even = all(not is_symbolic(each) and each % 2 == 0 for each in others)
-        return is_even and found.stride(indices[-1]) == 1 and self._sides.columns.extents[-1] % 2 == 0
+        is_even = all(is_multiple(each, 2) for each in (*others, self._sides.columns.extents[-1]))
+        return is_even and found.stride(indices[-1]) == 1
 
 
 def _has_pieces(one: Contraction, load: Load, machine: SimtMachine) -> bool:
@@ -336,9 +341,9 @@ def _has_pieces(one: Contraction, load: Load, machine: SimtMachine) -> bool:
     if found is None or along is None or load.buffer.name in machine.unaligned or one.reduced[-1] % each:
         return False
     others = [found.first, *(step for name, step in found.strides.items() if name != last.name)]
-    is_aligned = all(not is_symbolic(step) and step % each == 0 for step in others)
+    is_aligned = all(is_multiple(step, each) for step in others)
     return is_aligned and found.stride(last) == 1 and along.stride(last) == 1
 
 
 def _guarded(var: Scalar, count: int, step: int, body: Statements) -> Statements:
-    return (If(var < count, body),) if count % step else body
+    return body if is_multiple(count, step) else (If(var < index(count), body),)

@@ -17,7 +17,7 @@ from openinfer.synth.targets.simt.independent import with_independent_loops
 from openinfer.synth.targets.simt.launches import Launches
 from openinfer.synth.targets.simt.long import with_long_loops
 from openinfer.synth.targets.simt.machine import SimtMachine
-from openinfer.synth.targets.simt.matrix import matrix_units
+from openinfer.synth.targets.simt.matrix import fits_units, matrix_units
 from openinfer.synth.targets.simt.order import sorted_by_groups, with_orders
 from openinfer.synth.targets.simt.queries import with_own_queries
 from openinfer.synth.targets.simt.query_blocks import query_blocks
@@ -50,7 +50,8 @@ def scheduled(kernel: Kernel, machine: SimtMachine) -> Launches:
 
     def expand(one: Contraction, taken: set[str]) -> Statements | None:
         found = streamed(one, FreshNames(taken))
-        return (one,) if found is None and any(one is each for each in whole) and fits_blocks(one, machine) else found
+        fits = fits_blocks(one, machine) or fits_units(one, machine)
+        return (one,) if found is None and any(one is each for each in whole) and fits else found
 
     body = without_contractions(kernel, expand)
     body = with_independent_loops(straightened(body))
