@@ -274,6 +274,47 @@ class TileProduct(TileStep):
 
 
 @dataclass(frozen=True)
+class TileWeights(TileStep):
+    """Turns a row of the thread's sums, which are scores, into weights: ``exp(score - most)``.
+
+    No score is larger than ``most``. Of the two rows that ``sum_place`` gives a thread, this is the one of a ``half``.
+    """
+
+    sums: Buffer
+    half: int
+    most: Scalar
+
+    @property
+    def scalars(self) -> tuple[Scalar, ...]:
+        """What is subtracted."""
+        return (self.most,)
+
+    @property
+    def reads(self) -> tuple[Buffer, ...]:
+        """The sums."""
+        return (self.sums,)
+
+    @property
+    def writes(self) -> tuple[Buffer, ...]:
+        """The sums."""
+        return (self.sums,)
+
+    def with_parts(
+        self, apply: Callable[[Scalar], Scalar] = lambda one: one, swap: Callable[[Buffer], Buffer] = lambda one: one
+    ) -> Self:
+        """A copy with other expressions and memory."""
+        return replace(self, sums=swap(self.sums), most=apply(self.most))
+
+    def run(self, run: TileExecution) -> None:
+        """Element by element."""
+        kind, most = self.sums.dtype.array.type, np.float64(run.value(self.most))
+        for number in range(int(self.sums.shape[0])):
+            if number // 2 % 2 == self.half:
+                score = np.float64(run.element(self.sums, (number,)))
+                run.put(self.sums, (number,), kind(np.exp(score - most)))
+
+
+@dataclass(frozen=True)
 class TileMix(TileStep):
     """Adds rows of a tile to the thread's sums, each times its weight: ``width`` columns, as many rows as weights.
 
@@ -371,6 +412,8 @@ def tile_text(one: TileStep, text: Callable[[Scalar], str]) -> str:
         case TileProduct():
             both = place(one.rows, one.rows_index), place(one.columns, one.columns_index)
             return f"{one.sums.name}[..] += {both[0]} * {both[1]} of {one.width} by {one.thread.name}"
+        case TileWeights(sums, half, most):
+            return f"{sums.name}[..] = exp({sums.name}[..] - {text(most)}) in half {half}"
         case TileMix(sums, weights, tile, index, width, thread):
             where = place(tile, index)
             return f"{sums.name}[..] += {weights.name}[..] * {one.rows} rows {where} of {width} by {thread.name}"

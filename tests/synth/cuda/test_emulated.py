@@ -1,5 +1,6 @@
 """Whole CUDA projects where there is no GPU: hosts and kernels as they are, on the emulator of the tests."""
 
+import ctypes
 import subprocess
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from openinfer.dtypes import DTYPES, Array
 from openinfer.errors import Code, OpenInferError
 from openinfer.ops import OPS, Call, TensorType, complete, infer
 from openinfer.ops.agreement import Contract
+from openinfer.synth.targets.cuda.kernel import support_text
 
 SMALL = LlamaShape(layers=2, width=512, heads=4, groups=1, head=32, hidden=320, classes=400, tokens=40)
 TOKENS = (5, 17, 3, 3)
@@ -97,6 +99,26 @@ def test_attention_on_matrix_units_is_as_good_as_sums_of_f32(
     found = np.asarray(module.fetch("y"))
     assert contract.disagreement([*arrays, None], [found]) is None
     assert np.isinf(found.astype(np.float32)).any() == infinite
+
+
+def test_weights_of_keys_are_as_exact_as_other_exponentials(tmp_path: Path) -> None:
+    text = """
+    extern "C" void weights(float *x, long count) { for (long i = 0; i < count; ++i) x[i] = oi_weight(x[i]); }
+    """
+    file, library = tmp_path / "weights.cu", tmp_path / "weights.so"
+    file.write_text(f"{support_text(['oi_weight'])}{text}", "ascii")
+    subprocess.run(["nvcc", "-shared", "-o", str(library), str(file)], check=True)
+    bits = np.arange(0x80000000, 0xFF800000, 8191, dtype=np.uint32)
+    x = np.concatenate([bits.view(np.float32), np.linspace(-104, 0, 1 << 18, dtype=np.float32)])
+    found = x.copy()
+    ctypes.CDLL(str(library)).weights(ctypes.c_void_p(found.ctypes.data), ctypes.c_long(found.size))
+    wanted = np.exp(x.astype(np.float64))
+    with np.errstate(under="ignore"):
+        unit = np.spacing(wanted.astype(np.float32)).astype(np.float64)
+    assert float((np.abs(found - wanted) / unit).max()) < 1
+    odd = np.array([-np.inf, np.nan, 0], np.float32)
+    ctypes.CDLL(str(library)).weights(ctypes.c_void_p(odd.ctypes.data), ctypes.c_long(3))
+    np.testing.assert_array_equal(odd, np.array([0, np.nan, 1], np.float32))
 
 
 def test_a_machine_without_a_gpu_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,16 @@ from math import prod
 
 from openinfer.dtypes import DType
 from openinfer.loops.ir import Buffer, For, Kernel, Scalar, ScalarVar, Space, Statement, TileStep, walk
-from openinfer.loops.tile_steps import TILE_BYTES, TileCopy, TileMix, TileMoment, TileProduct, TileStore, TileSync
+from openinfer.loops.tile_steps import (
+    TILE_BYTES,
+    TileCopy,
+    TileMix,
+    TileMoment,
+    TileProduct,
+    TileStore,
+    TileSync,
+    TileWeights,
+)
 from openinfer.synth.targets.cstyle.integers import INTEGERS
 from openinfer.synth.targets.cstyle.support import SupportFunction
 from openinfer.synth.targets.cstyle.templates import KernelWriter, PrintStatement
@@ -104,12 +113,18 @@ def _mix(one: TileMix, writer: KernelWriter, depth: int) -> None:
     writer.line(depth, f"{function}({one.sums.name}, {one.weights.name}, {place});")
 
 
+def _weights(one: TileWeights, writer: KernelWriter, depth: int) -> None:
+    own = writer.scalars
+    writer.line(depth, f"{own.need('oi_weights')}<{one.half}>({one.sums.name}, {own.text(one.most)});")
+
+
 TILE_STATEMENTS: dict[type[Statement], PrintStatement] = {
     TileCopy: _copy,
     TileStore: _store,
     TileSync: _sync,
     TileProduct: _product,
     TileMix: _mix,
+    TileWeights: _weights,
 }
 
 # --- functions --------------------------------------------------------------------------------------------------------

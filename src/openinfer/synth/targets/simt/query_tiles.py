@@ -53,6 +53,7 @@ from openinfer.loops.tile_steps import (
     TileMoment,
     TileProduct,
     TileSync,
+    TileWeights,
 )
 from openinfer.synth.targets.simt.attention_plan import mean_stored, rises, seen_blocks, sees
 from openinfer.synth.targets.simt.launches import Launch, Launches
@@ -397,14 +398,11 @@ class _QueryTiles:
         yield Let(shift, select(query.largest.eq(-inf), 0.0, query.largest))
         yield Let(carried, math("exp", before - shift))
         yield SetLocal(total, total * carried)
+        yield TileWeights(self._scores, query.half, shift)
         unit = names.var("unit")
-        body: list[Statement] = []
-        for number in range(2):
-            weight, where = self._var("weight"), (unit * 4 + (query.half * 2 + number),)
-            body.append(Let(weight, math("exp", Load(self._scores, where) - shift)))
-            body.append(SetLocal(total, total + weight))
-            body.append(Store(self._scores, where, weight))
-        yield For(unit, index(self._plan.keys // 8), tuple(body), bind=Bind.UNROLL)
+        weights = [Load(self._scores, (unit * 4 + (query.half * 2 + number),)) for number in range(2)]
+        adds = tuple(SetLocal(total, total + weight) for weight in weights)
+        yield For(unit, index(self._plan.keys // 8), adds, bind=Bind.UNROLL)
         for means in self._means:
             unit = names.var("unit")
             places = [(unit * 4 + (query.half * 2 + number),) for number in range(2)]
