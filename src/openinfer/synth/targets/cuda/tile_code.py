@@ -108,7 +108,7 @@ def _product(one: TileProduct, writer: KernelWriter, depth: int) -> None:
 
 def _mix(one: TileMix, writer: KernelWriter, depth: int) -> None:
     own, dtype = writer.scalars, one.tile.dtype
-    function = own.need(f"oi_mix_{dtype.name}")
+    function = own.need(mix_function(dtype, one.width))
     place = f"{one.tile.name} + ({_row(one.tile, one.index, writer)}) * {TILE_BYTES * 8 // dtype.bits}"
     writer.line(depth, f"{function}({one.sums.name}, {one.weights.name}, {place});")
 
@@ -169,4 +169,65 @@ static __device__ __forceinline__ void {name}({kind} (&sums)[{count}], const {st
 }}
 """
     needs = ("oi_piece", "oi_tile", *((f"oi_from_{dtype.name}",) if dtype.is_small_float else ()))
+    return SupportFunction(name, needs, text)
+
+
+def mix_function(dtype: DType, width: int) -> SupportFunction:
+    """The function that multiplies weights in registers with ``width`` columns of a tile.
+
+    A weight is the sum of two elements: each product has two parts.
+    """
+    elements, total, _, terms = _UNITS[dtype.name]
+    count, name = width // 2, f"oi_mix_{dtype.name}_{width}"
+    names = ", ".join(f"%{number}" for number in range(count))
+    parts = ", ".join(f"%{count + number}" for number in range(4))
+    sums = ", ".join(f'"+f"(sums[{number}])' for number in range(count))
+    given = ", ".join(f'"r"(own[{number}])' for number in range(4))
+    text = f"""/* Adds the rows of a tile to the sums of 128 threads, each times its weight. Weights are laid out as sums are: a
+   thread has two rows, and two adjacent columns of every 8. */
+template <int known>
+static __device__ __forceinline__ void {name}(float (&sums)[{count}], const float (&weights)[known],
+    const uint16_t *tile)
+{{
+    uint32_t parts[known / 8][2][4];
+#pragma unroll
+    for (int step = 0; step < known / 8; ++step)
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+            oi_halves_{dtype.name}(weights[step * 8 + i * 2], weights[step * 8 + i * 2 + 1], parts[step][0][i],
+                parts[step][1][i]);
+#ifdef OI_MATRIX_UNITS
+    const uint64_t right = oi_tile(tile);
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#pragma unroll
+    for (int i = 0; i < known / 4; ++i) {{
+        const uint32_t (&own)[4] = parts[i / 2][i % 2];
+        asm volatile("{{ .reg .pred p; setp.ne.b32 p, 1, 0; "
+            "wgmma.mma_async.sync.aligned.m64n{width}k{terms}.{total}.{elements}.{elements} "
+            "{{{names}}}, {{{parts}}}, %{count + 4}, p, 1, 1, 1; }}"
+            : {sums}
+            : {given}, "l"(right + uint64_t(i / 2 * {terms * TILE_BYTES // 16})));
+    }}
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+#pragma unroll
+    for (int i = 0; i < {count}; ++i) oi_pinned(sums[i]);
+#else
+    const uint32_t lane = threadIdx.x % 32u;
+    for (uint32_t row = 0; row < known * 2u; ++row)
+        for (uint32_t i = 0; i < {count}u; ++i) {{
+            /* The thread of this team that has the weight, and its place there. */
+            const uint32_t from = lane % 4u ^ row % 8u / 2u, place = row % 16u / 8u * 2u + i / 2u % 2u;
+            float weight = 0.0f;
+            for (uint32_t part = 0; part < 2u; ++part) {{
+                const uint32_t pair = __shfl_xor_sync(oi_team(4), parts[row / 16u][part][place], int(from));
+                weight += __uint_as_float(row % 2u == 0u ? pair << 16 : pair & 0xffff0000u);
+            }}
+            const uint32_t column = i / 4u * 8u + lane % 4u * 2u + i % 2u;
+            sums[i] += weight * oi_from_{dtype.name}(oi_piece(tile, row, column / 8u * 8u)[column % 8u]);
+        }}
+#endif
+}}
+"""
+    needs = ("oi_piece", "oi_tile", "oi_pinned", f"oi_halves_{dtype.name}", f"oi_from_{dtype.name}")
     return SupportFunction(name, needs, text)
