@@ -121,6 +121,29 @@ def test_weights_of_keys_are_as_exact_as_other_exponentials(tmp_path: Path) -> N
     np.testing.assert_array_equal(odd, np.array([0, np.nan, 1], np.float32))
 
 
+def test_quotients_for_few_bits_are_near_whatever_their_operands(tmp_path: Path) -> None:
+    text = """
+    extern "C" void few(float *a, const float *b, long count)
+    {
+        for (long i = 0; i < count; ++i) a[i] = oi_few_f32(a[i], b[i]);
+    }
+    """
+    file, library = tmp_path / "few.cu", tmp_path / "few.so"
+    file.write_text(f"{support_text(['oi_few_f32'])}{text}", "ascii")
+    subprocess.run(["nvcc", "-shared", "-o", str(library), str(file)], check=True)
+    powers = np.ldexp(np.float32(1.3), np.arange(-148, 128)).astype(np.float32)
+    special = np.array([0.0, np.inf, np.nan, 1.0, 3e38], np.float32)
+    own = np.concatenate([powers, -powers[::7], special, -special])
+    a, b = (np.ascontiguousarray(one.reshape(-1)) for one in np.meshgrid(own, own))
+    found = a.copy()
+    pointers = [ctypes.c_void_p(one.ctypes.data) for one in (found, b)]
+    ctypes.CDLL(str(library)).few(*pointers, ctypes.c_long(found.size))
+    with np.errstate(all="ignore"):
+        wanted = (a.astype(np.float64) / b.astype(np.float64)).astype(np.float32)
+        near = np.abs(found.astype(np.float64) - wanted) <= np.maximum(np.abs(wanted) * 2.0**-20, 2.0**-148)
+    assert (near | (found == wanted) | (np.isnan(found) & np.isnan(wanted))).all()
+
+
 def test_a_machine_without_a_gpu_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EMULATED_CUDA_DEVICES", "0")
     text = "dynamic { x: f32[4]; } volatile { y: f32[4]; } block entry { op neg(x) >> y; return y; }"

@@ -290,7 +290,8 @@ class ScalarPrinter:
             return self._function(op, dtype, left, right)
         if op == "rem" and dtype.kind == "float":
             return self._function("fmod", dtype, left, right)
-        if (op, dtype.name) in self.dialect.functions:
+        is_near = value.about is not None and (op, value.about.name) in self.dialect.about
+        if is_near or (op, dtype.name) in self.dialect.functions:
             return self._function(op, dtype, left, right, about=value.about)
         if dtype.kind == "float" or (dtype is INDEX and self.is_position(value)):
             return joined(left, OPERATORS[op], right)

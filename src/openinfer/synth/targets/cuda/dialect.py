@@ -114,6 +114,12 @@ virtual void volatile wchar_t while xor xor_eq
 """
 """Keywords, and names that kernels use themselves."""
 
+_FEW = {
+    "div": Own("oi_few_f32({0}, {1})", need="oi_few_f32"),
+    "exp": Own("oi_few_exp_f32({0})", need="oi_few_exp_f32"),
+}
+"""For intermediate values of results with half as many bits, or fewer: the device's own functions suffice."""
+
 CUDA = Dialect(
     types=TYPES,
     stored={one.name: _stored(one) for one in DTYPES.values()},
@@ -122,6 +128,7 @@ CUDA = Dialect(
     frame=partial(_framed, frame=KernelFrame(group=1024)),
     support=SUPPORT,
     functions=_functions(),
+    about={(name, one.name): own for name, own in _FEW.items() for one in DTYPES.values() if one.is_small_float},
     promotes=True,
     fail="{{ atomicMin(status, own); return; }} /* {reason} */",
     narrow="int32_t",

@@ -183,8 +183,8 @@ def mix_function(dtype: DType, width: int) -> SupportFunction:
     parts = ", ".join(f"%{count + number}" for number in range(4))
     sums = ", ".join(f'"+f"(sums[{number}])' for number in range(count))
     given = ", ".join(f'"r"(own[{number}])' for number in range(4))
-    text = f"""/* Adds the rows of a tile to the sums of 128 threads, each times its weight. Weights are laid out as sums are: a
-   thread has two rows, and two adjacent columns of every 8. */
+    text = f"""/* Adds the rows of a tile to the sums of 128 threads, each times its weight. Weights are laid out as
+   sums are: a thread has two rows, and two adjacent columns of every 8. */
 template <int known>
 static __device__ __forceinline__ void {name}(float (&sums)[{count}], const float (&weights)[known],
     const uint16_t *tile)
