@@ -45,6 +45,16 @@ def test_many_queries_are_right_at_odd_extents(name: str) -> None:
     assert near(attention(BF16, *shapes, **params), normal(BF16, *shapes), MACHINE) == UNITS
 
 
+@pytest.mark.parametrize("causal", [False, True])
+def test_two_teams_share_the_keys_of_a_block_where_there_are_few_groups(causal: bool) -> None:
+    shapes = (1, 9, 8), (1, 140, 8), (1, 140, 8)
+    kernel, machine = attention(BF16, *shapes, causal=causal), replace(MACHINE, units=3)
+    (launch,) = scheduled(kernel, machine).launches
+    assert launch.form == "attention on matrix units: blocks of 64 queries and 128 keys"
+    assert launch.threads == 256
+    assert near(kernel, normal(BF16, *shapes), machine) == UNITS
+
+
 @pytest.mark.parametrize("change", [hidden, all_hidden, infinite, nan])
 @pytest.mark.parametrize("causal", [False, True])
 def test_values_that_are_not_finite_count_where_their_keys_are_seen(
@@ -81,7 +91,8 @@ def test_blocks_are_as_large_as_leaves_groups_for_all_units() -> None:
         return scheduled(attention(BF16, *shapes), machine).launches[0].form
 
     assert form(MACHINE) == "attention on matrix units: blocks of 128 queries and 64 keys"
-    assert form(replace(MACHINE, units=9)) == "attention on matrix units: blocks of 64 queries and 64 keys"
+    assert form(replace(MACHINE, units=9)) == "attention on matrix units: blocks of 64 queries and 128 keys"
+    assert form(replace(MACHINE, units=8, most_shared_bytes=45_000)).endswith("blocks of 64 queries and 64 keys")
     assert form(replace(MACHINE, most_shared_bytes=45_000)).endswith("blocks of 64 queries and 64 keys")
     assert not form(replace(MACHINE, most_shared_bytes=32_768)).startswith(UNITS[0])
 

@@ -1,9 +1,10 @@
-"""Attention with many queries on matrix units: a group for each block of queries, 64 for every 128 threads.
+"""Attention with many queries on matrix units: a group for each block of queries, 64 for every team of 128 threads.
 
-Queries, keys and values are in tiles; keys and values arrive one block ahead of the one that is used. Scores stay in
-registers, become weights there, and are multiplied with values from there. A thread has two queries, and four threads
-have a query together. As in ``attention``, a query has a running maximum of its scores; its sums are scaled down where
-that grows, and divided by the sum of weights in the end.
+Queries, keys and values are in tiles; keys and values arrive one block ahead of the one that is used. If there are few
+blocks of queries, two teams share one, and each has half of the keys. Scores stay in registers, become weights there,
+and are multiplied with values from there. A thread has two queries, and four threads have a query together. As in
+``attention``, a query has a running maximum of its scores; its sums are scaled down where that grows, and divided by
+the sum of weights in the end.
 
 Hidden keys have the weight 0, which would not cancel a value that is not finite, and sums may overflow where means do
 not. So if the means of a subgroup's queries are not all finite, it computes them again, one query at a time.
@@ -11,15 +12,14 @@ not. So if the means of a subgroup's queries are not all finite, it computes the
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import inf, prod
+from math import inf
 
 from openinfer.dtypes import DTYPES
-from openinfer.loops.affine import affine, position
+from openinfer.loops.affine import position
 from openinfer.loops.build import const, index, math, pair, select, unflat
-from openinfer.loops.dim import is_multiple, is_symbolic, span
+from openinfer.loops.dim import is_multiple, is_symbolic
 from openinfer.loops.ir import (
     Alloc,
-    Attend,
     Axis,
     Bind,
     Buffer,
@@ -45,7 +45,6 @@ from openinfer.loops.ir import (
 from openinfer.loops.rewrite import Statements, replaced, straightened, variables_of
 from openinfer.loops.tile_steps import (
     MIX_TEAM,
-    TILE_BYTES,
     TILE_ROWS,
     TILE_THREADS,
     TileCopy,
@@ -59,147 +58,28 @@ from openinfer.synth.targets.simt.attention_plan import mean_stored, rises, seen
 from openinfer.synth.targets.simt.launches import Launch, Launches
 from openinfer.synth.targets.simt.machine import SimtMachine
 from openinfer.synth.targets.simt.products import with_fused_sums
+from openinfer.synth.targets.simt.query_tiles_plan import PIECE, STAGES, TilePlan, tile_plan
 from openinfer.synth.targets.simt.single_queries import single_queries
-from openinfer.synth.targets.simt.threads import int_extent, launch_kernel, lets_of, nest
+from openinfer.synth.targets.simt.threads import launch_kernel, lets_of
 from openinfer.synth.targets.simt.wide import FreshNames
 
 _F32 = DTYPES["f32"]
-_KINDS = frozenset({"bf16"})
-"""Elements whose products units add up in f32, and two of which are nearly an f32."""
 _SUBGROUP, _TEAM_ROWS = 32, 16
 """Threads of a subgroup, and the queries that they have together."""
-_PIECE = 16
-"""Bytes per copy."""
-_STAGES = 2
-"""Blocks of keys and values in shared memory: one that is used, and one that is on its way."""
-_KEYS = 64
-"""Keys per block."""
-_STEP = 16
-"""Keys and columns that units multiply at once."""
-_MOST_COLUMNS = 128
-"""Means of a query: each thread keeps a quarter of those of two queries in registers."""
-
-
-@dataclass(frozen=True)
-class _TilePlan:
-    """An attention, and the sizes of its blocks."""
-
-    one: Attend
-    loops: tuple[For, ...]
-    machine: SimtMachine
-    teams: int
-    """Times 128 threads in a group."""
-
-    @property
-    def extents(self) -> tuple[int, ...]:
-        return tuple(int_extent(one.extent) for one in self.loops)
-
-    @property
-    def threads(self) -> int:
-        return self.teams * TILE_THREADS
-
-    @property
-    def queries(self) -> int:
-        """Queries per block."""
-        return self.teams * TILE_ROWS
-
-    @property
-    def keys(self) -> int:
-        """Keys per block."""
-        return min(_KEYS, _rounded_up(span(self.one.key.extent)[1], _STEP))
-
-    @property
-    def blocks(self) -> int:
-        """Blocks of queries per head."""
-        return -(-self.one.row.extent // self.queries)
-
-    @property
-    def groups(self) -> int:
-        return prod(self.extents) * self.one.head.extent * self.blocks
-
-    @property
-    def deep(self) -> int:
-        """Elements in a row of a tile."""
-        return TILE_BYTES * 8 // self.one.keys.buffer.dtype.bits
-
-    @property
-    def depths(self) -> int:
-        """Tiles that a query or a key takes."""
-        return -(-self.one.depth.extent // self.deep)
-
-    @property
-    def widths(self) -> tuple[int, ...]:
-        """The columns of each tile that a value takes."""
-        columns = _rounded_up(self.one.column.extent, _STEP)
-        return tuple(min(self.deep, columns - first) for first in range(0, columns, self.deep))
-
-    @property
-    def shared_bytes(self) -> int:
-        rows = self.queries * self.depths + _STAGES * self.keys * (self.depths + len(self.widths))
-        return rows * TILE_BYTES
-
-
-def _rounded_up(count: int, step: int) -> int:
-    return -(-count // step) * step
 
 
 def query_tiles(kernel: Kernel, machine: SimtMachine) -> Launches | None:
     """A kernel that is attention with many queries, as one launch on matrix units; None if it cannot be."""
-    plan = None if kernel.can_fail else _plan(straightened(kernel.body), machine)
+    plan = None if kernel.can_fail else tile_plan(straightened(kernel.body), machine)
     if plan is None:
         return None
     taken = {one.name for one in (*kernel.inputs, *kernel.outputs, *kernel.scratch)}
     taken |= {var.name for var in variables_of(kernel.body)}
     body = with_fused_sums(straightened((_QueryTiles(plan, FreshNames(taken)).loop(),)), machine)
     given = {one.name: one for one in (*kernel.inputs, *kernel.outputs)}
-    form = f"attention on matrix units: blocks of {plan.queries} queries and {plan.keys} keys"
+    form = f"attention on matrix units: blocks of {plan.queries} queries and {plan.block} keys"
     launch = Launch(launch_kernel(kernel, body, given), plan.groups * plan.threads, form=form)
     return Launches(kernel, (launch,), ())
-
-
-def _plan(body: Statements, machine: SimtMachine) -> _TilePlan | None:
-    loops = tuple(nest(body[0])) if len(body) == 1 else ()
-    inner = loops[-1].body if loops else body
-    if not machine.has_matrix_units or len(inner) != 1 or not isinstance(inner[0], Attend):
-        return None
-    one = inner[0]
-    known = (*(int_extent(each.extent) for each in loops), *(each.extent for each in _static(one)))
-    if any(map(is_symbolic, known)) or 0 in known or one.row.extent < machine.least_block:
-        return None
-    if not _is_for_units(one, machine) or span(one.key.extent)[1] < machine.least_block:
-        return None
-    found = [_TilePlan(one, loops, machine, teams) for teams in (2, 1)]
-    fitting = [each for each in found if each.shared_bytes <= machine.most_shared_bytes]
-    fitting = [each for each in fitting if each.groups <= machine.most_groups]
-    return next((each for each in fitting if each.groups >= machine.units), fitting[-1] if fitting else None)
-
-
-def _static(one: Attend) -> tuple[Axis, ...]:
-    return one.head, one.depth, one.column
-
-
-def _is_for_units(one: Attend, machine: SimtMachine) -> bool:
-    """Whether units can multiply the elements of an attention, and copies bring them into tiles."""
-    sides = ((one.queries, one.depth), (one.keys, one.depth), (one.values, one.column))
-    kinds = {element.buffer.dtype.name for element, _ in sides}
-    if len(kinds) > 1 or not kinds <= _KINDS or one.accumulator is not _F32:
-        return False
-    out = one.out.buffer.dtype
-    if out.kind != "float" or out.bits > 16 or one.column.extent > _MOST_COLUMNS:
-        return False
-    return all(element.value is None and _has_pieces(element, along, machine) for element, along in sides)
-
-
-def _has_pieces(element: Element, along: Axis, machine: SimtMachine) -> bool:
-    """Whether every 16 bytes of a row are adjacent in memory, and aligned."""
-    each = _PIECE * 8 // element.buffer.dtype.bits
-    found = position(element.buffer, element.index)
-    last = affine(element.index[-1]) if element.index else None
-    if found is None or last is None or element.buffer.name in machine.unaligned or along.extent % each:
-        return False
-    others = [found.first, *(step for name, step in found.strides.items() if name != along.index.name)]
-    is_aligned = all(is_multiple(step, each) for step in others)
-    return is_aligned and found.stride(along.index) == 1 and last.stride(along.index) == 1
 
 
 @dataclass(frozen=True)
@@ -213,14 +93,15 @@ class _Query:
 
 
 class _QueryTiles:
-    def __init__(self, plan: _TilePlan, names: FreshNames) -> None:
+    def __init__(self, plan: TilePlan, names: FreshNames) -> None:
         self._plan, self._one, self._names = plan, plan.one, names
         self._lane, self._head, self._top, self._start = (names.var(one) for one in ("lane", "head", "top", "start"))
         self._corner = names.var("corner")
         kind, depths, wide = plan.one.keys.buffer.dtype, plan.depths, len(plan.widths)
         self._queries = Buffer(names.name("queries"), kind, (depths, plan.queries, plan.deep), Space.GROUP)
-        self._keys = Buffer(names.name("keys"), kind, (_STAGES * depths, plan.keys, plan.deep), Space.GROUP)
-        self._values = Buffer(names.name("values"), kind, (_STAGES * wide, plan.keys, plan.deep), Space.GROUP)
+        self._keys = Buffer(names.name("keys"), kind, (STAGES * depths, plan.block, plan.deep), Space.GROUP)
+        self._values = Buffer(names.name("values"), kind, (STAGES * wide, plan.block, plan.deep), Space.GROUP)
+        self._given = Buffer(names.name("given"), _F32, plan.handed_on, Space.GROUP)
         self._scores = Buffer(names.name("scores"), _F32, (plan.keys // 2,), Space.OWN)
         self._means = [Buffer(names.name("means"), _F32, (width // 2,), Space.OWN) for width in plan.widths]
 
@@ -235,15 +116,15 @@ class _QueryTiles:
         number, *heads, head = unflat(group, (plan.blocks, *plan.extents, one.head.extent))
         number = number if one.until is None else index(plan.blocks - 1) - number
         queries = [_Query(half, names.var("row"), self._var("largest"), self._var("total")) for half in range(2)]
-        seen = seen_blocks(one, self._top, plan.queries, plan.keys)
+        seen = seen_blocks(one, self._top, plan.queries, plan.block)
         stage = names.var("stage")
         turn = (
             TileSync(TileMoment.ARRIVED),
             GroupBarrier(),
-            If(block < count - 1, tuple(self._block_copied(first + block + 1, (block + 1) % _STAGES))),
+            If(block < count - 1, tuple(self._block_copied(first + block + 1, (block + 1) % STAGES))),
             TileSync(TileMoment.BATCH),
-            Let(stage, block % _STAGES),
-            Let(self._start, (first + block) * plan.keys),
+            Let(stage, block % STAGES),
+            Let(self._start, (first + block) * plan.block + self._share * plan.keys),
             *self._scored(stage),
             *self._weighed(queries),
             *(self._mixed(part, stage) for part in range(len(plan.widths))),
@@ -253,10 +134,7 @@ class _QueryTiles:
             *lets_of(tuple(each.index for each in plan.loops), tuple(heads)),
             Let(self._head, head),
             Let(self._top, number * plan.queries),
-            Let(
-                self._corner,
-                self._lane // TILE_THREADS * TILE_ROWS + self._lane % TILE_THREADS // _SUBGROUP * _TEAM_ROWS,
-            ),
+            Let(self._corner, self._team + self._lane % TILE_THREADS // _SUBGROUP * _TEAM_ROWS),
             *(self._row(each) for each in queries),
             *(Local(each.largest, const(-inf, _F32)) for each in queries),
             *(Local(each.total, const(0, _F32)) for each in queries),
@@ -268,11 +146,22 @@ class _QueryTiles:
             If(count > 0, start),
             TileSync(TileMoment.BATCH),
             For(block, count, turn),
-            *self._ended(queries),
+            *self._joined(queries),
         )
         threads = For(self._lane, index(plan.threads), body, LoopKind.PARALLEL, Bind.THREAD)
-        memory = map(Alloc, (self._queries, self._keys, self._values))
+        shared = (self._queries, self._keys, self._values, *([self._given] if plan.shares > 1 else []))
+        memory = map(Alloc, shared)
         return For(group, index(plan.groups), (*memory, threads), LoopKind.PARALLEL, Bind.GROUP)
+
+    @property
+    def _team(self) -> Scalar:
+        """The first query of the thread's team in the block."""
+        return self._lane // TILE_THREADS % self._plan.teams * TILE_ROWS if self._plan.teams > 1 else index(0)
+
+    @property
+    def _share(self) -> Scalar:
+        """The share of the keys that the thread's team has."""
+        return self._lane // (self._plan.teams * TILE_THREADS) if self._plan.shares > 1 else index(0)
 
     def _row(self, query: _Query) -> Statement:
         row = self._corner + self._lane % _SUBGROUP // MIX_TEAM
@@ -291,16 +180,16 @@ class _QueryTiles:
 
     def _block_copied(self, block: Scalar, stage: Scalar) -> Iterator[Statement]:
         one, plan, start = self._one, self._plan, self._names.var("from")
-        yield Let(start, block * plan.keys)
-        yield self._copied(one.keys, one.key, one.depth, start, (self._keys, stage * plan.depths, plan.keys))
-        yield self._copied(one.values, one.key, one.column, start, (self._values, stage * len(plan.widths), plan.keys))
+        yield Let(start, block * plan.block)
+        yield self._copied(one.keys, one.key, one.depth, start, (self._keys, stage * plan.depths, plan.block))
+        yield self._copied(one.values, one.key, one.column, start, (self._values, stage * len(plan.widths), plan.block))
 
     def _copied(
         self, element: Element, line: Axis, along: Axis, start: Scalar, to: tuple[Buffer, Scalar, int]
     ) -> Statement:
         """Copies the lines of a block to tiles; zeros past the last line, and past its end."""
         plan, names, (tile, first, lines) = self._plan, self._names, to
-        each, tiles = _PIECE * 8 // tile.dtype.bits, -(-along.extent // plan.deep)
+        each, tiles = PIECE * 8 // tile.dtype.bits, -(-along.extent // plan.deep)
         pieces, threads = tiles * plan.deep // each, plan.threads
         turn, at, own, place, where = (names.var(name) for name in ("turn", "at", "line", "place", "where"))
         known: dict[Scalar, Scalar] = {self._one.head.index: self._head, line.index: where, along.index: place}
@@ -324,10 +213,9 @@ class _QueryTiles:
 
     def _scored(self, stage: Scalar) -> Iterator[Statement]:
         plan, scores = self._plan, self._scores
-        team = self._lane // TILE_THREADS * TILE_ROWS
         yield self._zeros(scores)
         for part in range(plan.depths):
-            rows, keys = (index(part), team), (stage * plan.depths + part, index(0))
+            rows, keys = (index(part), self._team), (stage * plan.depths + part, self._share * plan.keys)
             yield TileProduct(scores, self._queries, rows, self._keys, keys, plan.keys, self._lane)
         yield TileSync(TileMoment.SUMMED, sums=scores)
 
@@ -411,10 +299,55 @@ class _QueryTiles:
 
     def _mixed(self, part: int, stage: Scalar) -> Statement:
         widths = self._plan.widths
-        place = (stage * len(widths) + part, index(0))
+        place = (stage * len(widths) + part, self._share * self._plan.keys)
         return TileMix(self._means[part], self._scores, self._values, place, widths[part], self._lane)
 
     # --- means --------------------------------------------------------------------------------------------------------
+
+    def _joined(self, queries: list[_Query]) -> Iterator[Statement]:
+        """Adds what the team with the other share of the keys has found, and ends."""
+        if self._plan.shares == 1:
+            yield from self._ended(queries)
+            return
+        thread = self._lane % (self._plan.teams * TILE_THREADS)
+        gives = [Store(self._given, (index(2 * one.half), thread), one.largest) for one in queries]
+        gives += [Store(self._given, (index(2 * one.half + 1), thread), one.total) for one in queries]
+        own: list[Statement] = []
+        for means, first in self._parts_given():
+            number = self._names.var("number")
+            store = Store(self._given, (first + number, thread), Load(means, (number,)))
+            own.append(For(number, index(int(means.shape[0])), (store,), bind=Bind.UNROLL))
+        takes = [part for one in queries for part in self._taken(one, thread)]
+        yield If(self._share > 0, (*gives, *own))
+        yield GroupBarrier()
+        yield If(self._share.eq(0), (*takes, *self._ended(queries)))
+
+    def _parts_given(self) -> Iterator[tuple[Buffer, int]]:
+        """The means, and where they begin among the numbers that a share hands on."""
+        first = 4
+        for means in self._means:
+            yield means, first
+            first += int(means.shape[0])
+
+    def _taken(self, query: _Query, thread: Scalar) -> Iterator[Statement]:
+        other, before, shift = self._var("other"), self._var("before"), self._var("shift")
+        carried, taken = self._var("carried"), self._var("taken")
+        yield Let(other, Load(self._given, (index(2 * query.half), thread)))
+        yield Let(before, query.largest)
+        yield SetLocal(query.largest, select(other > before, other, before))
+        yield Let(shift, select(query.largest.eq(-inf), 0.0, query.largest))
+        yield Let(carried, math("exp", before - shift))
+        yield Let(taken, math("exp", other - shift))
+        total = Load(self._given, (index(2 * query.half + 1), thread))
+        yield SetLocal(query.total, query.total * carried + total * taken)
+        for means, first in self._parts_given():
+            unit = self._names.var("unit")
+            places = [unit * 4 + (query.half * 2 + number) for number in range(2)]
+            sums = tuple(
+                Store(means, (at,), Load(means, (at,)) * carried + Load(self._given, (at + first, thread)) * taken)
+                for at in places
+            )
+            yield For(unit, index(int(means.shape[0]) // 4), sums, bind=Bind.UNROLL)
 
     def _ended(self, queries: list[_Query]) -> Iterator[Statement]:
         names = self._names
