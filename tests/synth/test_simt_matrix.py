@@ -1,15 +1,17 @@
 """Contractions on matrix units: which ones, and that tiles, rings of them and what is done with sums are right."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from tests.synth.test_simt_schedule import BF16, F32, I32, checked, forms
 
 from openinfer.dtypes import DTYPES, Array, DType
 from openinfer.ir.expr import Ref
-from openinfer.loops.build import load, rounded
+from openinfer.loops.build import load, rounded, select
 from openinfer.loops.dim import Dim
 from openinfer.loops.interpret import interpret
-from openinfer.loops.ir import ACCUMULATOR, Buffer, Contraction, Kernel, ScalarVar, walk
+from openinfer.loops.ir import ACCUMULATOR, Buffer, Contraction, Kernel, Load, ScalarVar, Store, visit, walk
 from openinfer.loops.tile_steps import TILE_THREADS, TileCopy, TileStore, TileSync, sum_place
 from openinfer.loops.verify import verify
 from openinfer.synth.targets.simt.interpret import launched
@@ -105,6 +107,22 @@ def test_batches_that_need_not_have_arrived_are_those_behind_the_one_that_is_mul
     assert found.launches[0].form == "matrix units: 128 x 256 sums, 4 stages"
     pending = [one.pending for one in walk(found.launches[0].kernel.body) if isinstance(one, TileSync) and one.pending]
     assert pending == [1], "of four stages, one is multiplied, one may still be, and of two others one is awaited"
+
+
+@pytest.mark.parametrize("is_chosen", [False, True])
+def test_what_results_need_is_loaded_before_the_first_of_them_is_stored(is_chosen: bool) -> None:
+    """A store may change what the next load sees, as far as compilers know. What only some results load stays there."""
+    kernel = product(BF16, BF16, (70, 9, 24))
+    (one,) = kernel.body
+    assert isinstance(one, Contraction)
+    if is_chosen:
+        kernel = replace(kernel, body=(replace(one, epilogue=select(one.free[0] < 3, one.epilogue, 0.0)),))
+    found = found_for(kernel)
+    assert forms(found) == ["matrix units"]
+    inside = [*walk(found.launches[0].kernel.body)]
+    results = [each for each in inside if isinstance(each, Store) and each.buffer.name == "y"]
+    parts = [part for each in results for part in visit(each.value) if isinstance(part, Load)]
+    assert ("bias" in {part.buffer.name for part in parts}) == is_chosen
 
 
 def test_every_sum_is_one_threads() -> None:

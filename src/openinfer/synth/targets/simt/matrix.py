@@ -29,11 +29,13 @@ from openinfer.loops.ir import (
     LoopKind,
     Scalar,
     ScalarVar,
+    Select,
     SetLocal,
     Space,
     Statement,
     Store,
     WideStore,
+    visit,
 )
 from openinfer.loops.rewrite import Statements, replaced
 from openinfer.loops.tile_steps import (
@@ -55,6 +57,8 @@ from openinfer.synth.targets.simt.wide import FreshNames
 
 _PIECE = 16
 """Bytes per copy."""
+_MOST_REGISTERS = 192
+"""Registers of a thread for sums, and for what their epilogues load."""
 _PANEL = 8
 """Adjacent tiles that groups take before they move down: all of them find what they read in the cache."""
 
@@ -173,6 +177,7 @@ class _MatrixForm:
         self._each, self._deep = _PIECE * 8 // bits, TILE_BYTES * 8 // bits
         self._blocks = -(-prod(one.reduced) // self._deep)
         self._sums = Buffer(names.name("sums"), one.accumulator, (shape.width // 2,), Space.OWN)
+        self._early = self._early_loads()
 
     def _factor(self, side: BlockSide, name: str, extent: int) -> _Factor:
         load = _load_of(side.value)
@@ -288,22 +293,43 @@ class _MatrixForm:
         names, sides, lane = self._names, self._sides, self._lane
         half, unit, row, column = names.var("half"), names.var("unit"), names.var("row"), names.var("column")
         own = lane // TILE_THREADS * TILE_ROWS + lane // 32 % 4 * 16 + lane % 32 // 4
-        pair = self._pair(row, column, unit * 4 + half * 2)
-        inner = (
-            Let(column, self._columns.start + unit * 8 + lane % 4 * 2),
-            *_guarded(column, sides.columns.count, self._shape.width, pair),
-        )
-        units = For(unit, index(self._shape.width // 8), inner, bind=Bind.UNROLL)
+        pair = self._pair(row, column, unit, half)
+        units: Statements = (self._units(unit, column, pair),)
+        if self._early:
+            before, first = names.var("unit"), names.var("column")
+            units = (self._units(before, first, self._loaded(row, first, before)), *units)
         outer = (
             Let(row, self._rows.start + own + half * 8),
-            *_guarded(row, sides.rows.count, self._shape.height, (units,)),
+            *_guarded(row, sides.rows.count, self._shape.height, units),
         )
+        yield from map(Alloc, self._early.values())
         yield For(half, index(2), outer, bind=Bind.UNROLL)
 
-    def _pair(self, row: Scalar, column: Scalar, number: Scalar) -> Statements:
+    def _units(self, unit: ScalarVar, column: ScalarVar, body: Statements) -> Statement:
+        """A loop over the pairs of adjacent columns that a thread has in a row."""
+        inner = (
+            Let(column, self._columns.start + unit * 8 + self._lane % 4 * 2),
+            *_guarded(column, self._sides.columns.count, self._shape.width, body),
+        )
+        return For(unit, index(self._shape.width // 8), inner, bind=Bind.UNROLL)
+
+    def _loaded(self, row: Scalar, column: Scalar, unit: Scalar) -> Statements:
+        """Loads what the epilogues of a row need, before any of its results is stored: all loads are in flight then."""
+        made: list[Statement] = []
+        for number in range(2):
+            at = column + 1 if number else column
+            lets, known = self._indices(row, at)
+            stores = (Store(own, (unit * 2 + number,), replaced(load, known)) for load, own in self._early.items())
+            own: Statements = (*lets, *stores)
+            is_inside = number == 0 or is_multiple(self._sides.columns.count, 2)
+            made += own if is_inside else [If(at < index(self._sides.columns.count), own)]
+        return tuple(made)
+
+    def _pair(self, row: Scalar, column: Scalar, unit: Scalar, half: Scalar) -> Statements:
         """Stores two adjacent results, in one access if possible."""
-        first, where, value = self._result(row, column, number)
-        second, other, next_value = self._result(row, column + 1, number + 1)
+        number = unit * 4 + half * 2
+        first, where, value = self._result(row, column, number, unit * 2)
+        second, other, next_value = self._result(row, column + 1, number + 1, unit * 2 + 1)
         is_even = is_multiple(self._sides.columns.count, 2)
         if not is_even or not self._is_wide():
             again = (*second, Store(self._one.out, other, next_value))
@@ -313,16 +339,37 @@ class _MatrixForm:
         lets = (Let(names[0], value), *second, Let(names[1], next_value))
         return (*first, *lets, WideStore(self._one.out, where, names))
 
-    def _result(self, row: Scalar, column: Scalar, number: Scalar) -> tuple[Statements, tuple[Scalar, ...], Scalar]:
-        one, sides = self._one, self._sides
-        known: dict[Scalar, Scalar] = {ScalarVar(ACCUMULATOR, one.accumulator): Load(self._sums, (number,))}
+    def _result(
+        self, row: Scalar, column: Scalar, number: Scalar, early: Scalar
+    ) -> tuple[Statements, tuple[Scalar, ...], Scalar]:
+        one = self._one
+        lets, known = self._indices(row, column)
+        known[ScalarVar(ACCUMULATOR, one.accumulator)] = Load(self._sums, (number,))
+        place = tuple(replaced(part, known) for part in one.out_index)
+        epilogue = replaced(one.epilogue, {load: Load(own, (early,)) for load, own in self._early.items()})
+        return lets, place, replaced(epilogue, known)
+
+    def _indices(self, row: Scalar, column: Scalar) -> tuple[Statements, dict[Scalar, Scalar]]:
+        """The indices of a result by name, and what they replace."""
+        known: dict[Scalar, Scalar] = {}
         made: list[Statement] = []
-        for side, at in ((sides.rows, row), (sides.columns, column)):
+        for side, at in ((self._sides.rows, row), (self._sides.columns, column)):
             for var, where in zip(side.indices, unflat(at, side.extents), strict=True):
                 known[var] = new = self._names.var(var.name)
                 made.append(Let(new, where))
-        place = tuple(replaced(part, known) for part in one.out_index)
-        return tuple(made), place, replaced(one.epilogue, known)
+        return tuple(made), known
+
+    def _early_loads(self) -> dict[Load, Buffer]:
+        """What the epilogue of every result loads, and registers for a row of it, if there are enough."""
+        one, width = self._one, self._shape.width
+        parts = [*visit(one.epilogue)]
+        found = [*dict.fromkeys(part for part in parts if isinstance(part, Load))]
+        inside = [part for load in found for place in load.index for part in visit(place)]
+        inside += [each for part in parts if isinstance(part, Select) for each in visit(part)]
+        if any(isinstance(part, Load) for part in inside) or len(found) * width // 4 + width // 2 > _MOST_REGISTERS:
+            return {}
+        name = self._names.name
+        return {load: Buffer(name("early"), load.dtype, (width // 4,), Space.OWN) for load in found}
 
     def _is_wide(self) -> bool:
         out, indices = self._one.out, self._sides.columns.indices
