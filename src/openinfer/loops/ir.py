@@ -362,6 +362,8 @@ class WideStore:
     buffer: Buffer
     index: tuple[Scalar, ...]
     values: tuple[Scalar, ...]
+    is_near: bool = False
+    """Whether values that lie halfway between two of the buffer may become either: they are not exact anyway."""
 
     @property
     def has_words(self) -> bool:

@@ -67,6 +67,8 @@ class ThreadWords:
     """Like ``access``, for loads that a compiler must not delay."""
     rounded: Mapping[int, str] = field(default_factory=lambda: {1: "oi_pair_bf16"})
     """Functions that pack floats into words, two to a word as bf16, by the count of words; at least for one word."""
+    near: Mapping[int, str] = field(default_factory=dict)
+    """The same, if numbers halfway between two of bf16 may become either."""
 
     def loops(self) -> dict[Bind, PrintLoop]:
         """How loops are printed."""
@@ -221,11 +223,12 @@ class ThreadPrinter:
         """Packs values into the words of one access."""
         dtype, words = one.buffer.dtype, self.words
         is_rounded = dtype.name == "bf16" and not one.has_words
-        if is_rounded and size in words.rounded:
-            return f"{writer.scalars.need(words.rounded[size])}({', '.join(names)})"
+        rounded = {**words.rounded, **words.near} if one.is_near else words.rounded
+        if is_rounded and size in rounded:
+            return f"{writer.scalars.need(rounded[size])}({', '.join(names)})"
         if is_rounded:
             pairs = zip(names[::2], names[1::2], strict=True)
-            texts = [f"{writer.scalars.need(words.rounded[1])}({low}, {high})" for low, high in pairs]
+            texts = [f"{writer.scalars.need(rounded[1])}({low}, {high})" for low, high in pairs]
         elif one.has_words:
             texts = [*names]
         elif dtype.bits == 64:

@@ -251,6 +251,8 @@ _FUSED = {("gelu", "f32"): Own("oi_normal_gelu_f32({0})", need="oi_normal_gelu_f
 """For those that also have a fused multiply-add with a single rounding."""
 _NEAR = {("div", "f32"): Own("oi_near_f32({0}, {1})", need="oi_near_f32")}
 """For intermediate values of results in f32."""
+_NEAR_EXP = {("exp", "f32"): Own("oi_near_exp_f32({0})", need="oi_near_exp_f32")}
+"""The same for devices that flush subnormal numbers."""
 _FEW = {
     ("div", "f32"): Own("oi_few_f32({0}, {1})", need="oi_few_f32"),
     ("inverse", "f32"): Own("(1.0f / {0})", takes=Rank.UNARY),
@@ -277,6 +279,7 @@ def glsl(numerics: Numerics, guard: LaunchGuard = LaunchGuard.NONE, *, is_early:
         functions = {**functions, **_NORMAL, **(_FUSED if is_fused else {})}
         small = [one.name for one in DTYPES.values() if one.is_small_float]
         about = {(name, kind): own for (name, _), own in _FEW.items() for kind in small}
+        about |= _NEAR_EXP if is_fused else {}
     if has_near_quotients(numerics):
         about = {**about, **_NEAR}
     return replace(GLSL, functions=functions, about=about, frame=partial(_framed, guard=guard, is_early=is_early))

@@ -1,14 +1,33 @@
-"""Replaces division by multiplication with the inverse, if the divisor is known to be neither tiny nor huge.
+"""Replaces division by multiplication with the inverse, if the divisor is known to be neither tiny nor huge, or if
+several quotients share it.
 
 This is for quotients that are intermediate values of a result, and need not be correct to the last bit.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from math import exp, inf
 
 from openinfer.dtypes import DTYPES
-from openinfer.loops.ir import Binary, Const, Let, Math, Scalar, Select, Unary, walk
-from openinfer.loops.rewrite import Statements, changed_statements
+from openinfer.loops.ir import (
+    Binary,
+    Const,
+    For,
+    Let,
+    Math,
+    Scalar,
+    ScalarVar,
+    Select,
+    SetLocal,
+    Statement,
+    Unary,
+    While,
+    scalars,
+    visit,
+    walk,
+)
+from openinfer.loops.rewrite import Statements, binders, changed_statements, with_bodies
+from openinfer.synth.targets.simt.wide import FreshNames
 
 _F32 = DTYPES["f32"]
 _LEAST, _MOST = 2.0**-100, 2.0**100
@@ -21,7 +40,7 @@ def with_inverses(body: Statements) -> Statements:
     known: dict[Scalar, Scalar] = {one.var: one.value for one in walk(body) if isinstance(one, Let)}
 
     def change(value: Scalar) -> Scalar | None:
-        if not isinstance(value, Binary) or value.op != "div" or value.about is None or value.dtype is not _F32:
+        if not isinstance(value, Binary) or not _is_near(value):
             return None
         low, high = _ends(value.right, known)
         if not _LEAST <= low <= high <= _MOST:
@@ -29,6 +48,51 @@ def with_inverses(body: Statements) -> Statements:
         return Binary("mul", value.left, Math("inverse", (value.right,), value.about))
 
     return changed_statements(body, change)
+
+
+def with_common_divisors(body: Statements, names: FreshNames) -> Statements:
+    """Statements in which the inverse of a variable that several quotients are divided by is computed once."""
+    made: list[Statement] = []
+    rest = body
+    while rest:
+        for var in _common_divisors(rest):
+            inverse, scale = names.var(f"{var.name}_inverse", _F32), names.var(f"{var.name}_scale", _F32)
+            made += [Let(inverse, Math("divisor", (var,))), Let(scale, Math("divisor_scale", (var,)))]
+            rest = _multiplied(rest, var, inverse, scale)
+        made.append(with_bodies(rest[0], lambda inside: with_common_divisors(inside, names)))
+        rest = rest[1:]
+    return tuple(made)
+
+
+def _common_divisors(body: Statements) -> list[ScalarVar]:
+    """The divisors in the first of some statements that do not change from there on, and divide several numbers."""
+    first = dict.fromkeys(one for one in _divisors(body[:1]) if isinstance(one, ScalarVar))
+    if not first:
+        return []
+    bound = {var for one in walk(body) for var in binders(one)}
+    bound |= {one.var for one in walk(body) if isinstance(one, SetLocal)}
+    uses = Counter(_divisors(body))
+    uses.update(_divisors([one for one in walk(body) if isinstance(one, For | While)]))
+    return [var for var in first if var not in bound and uses[var] > 1]
+
+
+def _divisors(body: Iterable[Statement]) -> Iterator[Scalar]:
+    for value in (value for one in walk(body) for value in scalars(one)):
+        yield from (part.right for part in visit(value) if isinstance(part, Binary) and _is_near(part))
+
+
+def _multiplied(body: Statements, divisor: ScalarVar, inverse: ScalarVar, scale: ScalarVar) -> Statements:
+    def change(value: Scalar) -> Scalar | None:
+        if not isinstance(value, Binary) or not _is_near(value) or value.right != divisor:
+            return None
+        return Binary("mul", Binary("mul", value.left, inverse), scale)
+
+    return changed_statements(body, change)
+
+
+def _is_near(value: Binary) -> bool:
+    """Whether the last bit of a value may be off, and it is a quotient in f32."""
+    return value.op == "div" and value.about is not None and value.dtype is _F32
 
 
 def _ends(value: Scalar, known: Mapping[Scalar, Scalar]) -> _Ends:

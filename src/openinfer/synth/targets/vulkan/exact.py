@@ -4,7 +4,8 @@
 and conditions in it. So float arithmetic in these operands gets variables of its own.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from math import frexp
 
 from openinfer.loops.build import select
@@ -14,16 +15,20 @@ from openinfer.loops.ir import (
     If,
     Let,
     Local,
+    Math,
     Scalar,
     ScalarVar,
+    Select,
     SetLocal,
     Statement,
     Store,
     Unary,
+    WideStore,
     children,
     rebuilt,
+    walk,
 )
-from openinfer.loops.rewrite import Statements, changed_statements, with_bodies, with_scalars
+from openinfer.loops.rewrite import Statements, changed_statements, map_statements, with_bodies, with_scalars
 
 _ARITHMETIC = ("add", "sub", "mul", "div")
 
@@ -54,6 +59,35 @@ def _floor(value: Scalar) -> Scalar | None:
             return select((larger > -(2.0**-62)) & (larger < -(2.0**-86)), -1.0, value)
         case _:
             return None
+
+
+def with_near_stores(body: Statements) -> Statements:
+    """Statements in which stores of values that are not exact anyway say so."""
+    known: dict[Scalar, Scalar] = {one.var: one.value for one in walk(body) if isinstance(one, Let)}
+
+    def marked(one: Statement) -> Statements:
+        if isinstance(one, WideStore) and not one.has_words and all(_is_near(value, known) for value in one.values):
+            return (replace(one, is_near=True),)
+        return (one,)
+
+    return map_statements(body, marked)
+
+
+def _is_near(value: Scalar, known: Mapping[Scalar, Scalar]) -> bool:
+    """Whether a value comes from a function or a quotient whose last bits need not be right."""
+    match value:
+        case ScalarVar():
+            return value in known and _is_near(known[value], known)
+        case Math():
+            return value.about is not None
+        case Binary("mul", left, Const()):
+            return _is_near(left, known)
+        case Binary("div"):
+            return value.about is not None
+        case Select(_, then, otherwise):
+            return _is_near(then, known) and _is_near(otherwise, known)
+        case _:
+            return False
 
 
 def with_exact_names(body: Statements, taken: Collection[str]) -> Statements:

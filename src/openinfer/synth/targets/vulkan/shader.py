@@ -15,6 +15,7 @@ from openinfer.synth.targets.cstyle.templates import KernelWriter, PrintStatemen
 from openinfer.synth.targets.facts import Numerics
 from openinfer.synth.targets.gpu.arguments import LaunchCode, arguments_of
 from openinfer.synth.targets.simt.launches import Launch
+from openinfer.synth.targets.simt.wide import FreshNames
 from openinfer.synth.targets.vulkan.dialect import (
     PUSHED,
     STORED,
@@ -24,8 +25,8 @@ from openinfer.synth.targets.vulkan.dialect import (
     known_words,
     memory_type,
 )
-from openinfer.synth.targets.vulkan.divisors import with_inverses
-from openinfer.synth.targets.vulkan.exact import with_exact_names, with_factors, with_floors
+from openinfer.synth.targets.vulkan.divisors import with_common_divisors, with_inverses
+from openinfer.synth.targets.vulkan.exact import with_exact_names, with_factors, with_floors, with_near_stores
 from openinfer.synth.targets.vulkan.support import EXTENSIONS, support_code
 from openinfer.synth.targets.vulkan.thread_words import GLSL_THREADS, WIDE_TYPES
 
@@ -61,7 +62,11 @@ def _prepared(kernel: Kernel, *, has_inverses: bool, is_flushing: bool) -> Kerne
     """Names common subexpressions and arithmetic that must be exact; the schedule has already dealt with loops."""
     taken = {one.name for one in (*kernel.inputs, *kernel.outputs, *kernel.scratch)}
     body = with_factors(with_floors(kernel.body) if is_flushing else kernel.body)
-    body = with_names(with_inverses(body) if has_inverses else body, taken)
+    body = with_near_stores(body)
+    if has_inverses:
+        body = with_inverses(body)
+        body = with_common_divisors(body, FreshNames(taken | {var.name for var in variables_of(body)}))
+    body = with_names(body, taken)
     return replace(kernel, body=with_exact_names(body, taken | {var.name for var in variables_of(body)}))
 
 

@@ -42,4 +42,5 @@ GLSL_THREADS = ThreadWords(
     of_long=("unpackUint2x32(uint64_t({0}))[0]", "unpackUint2x32(uint64_t({0}))[1]"),
     to_long="packUint2x32(uvec2({0}, {1}))",
     rounded={1: "oi_pair_bf16", 2: "oi_pairs_bf16", 4: "oi_quads_bf16"},
+    near={2: "oi_near_pairs_bf16", 4: "oi_near_quads_bf16"},
 )

@@ -57,6 +57,20 @@ OI_FUNCTION float oi_far_f32(float a, float b)
     const float lost = oi_fused_f32(-scaled, about, 1.0f);
     return a * oi_pick_f32(abs(lost) < 1.0f, oi_fused_f32(lost, about, about), about) * scale;
 }
+//: oi_divisor_f32
+/* What oi_far_f32 multiplies with first: the inverse of b, scaled if b is small or large. */
+OI_INLINE float oi_divisor_f32(float b)
+{
+    const float scaled = b * oi_divisor_scale_f32(b), about = 1.0f / scaled;
+    const float lost = oi_fused_f32(-scaled, about, 1.0f);
+    return oi_pick_f32(abs(lost) < 1.0f, oi_fused_f32(lost, about, about), about);
+}
+//: oi_divisor_scale_f32
+/* And what it multiplies with last: 1 unless b is small or large. */
+OI_INLINE float oi_divisor_scale_f32(float b)
+{
+    return oi_pick_f32(abs(b) > 0x1p100f, 0x1p-64f, oi_pick_f32(abs(b) < 0x1p-100f, 0x1p64f, 1.0f));
+}
 //: oi_few_f32
 /* a / b to about 20 bits, for results with half as many. Above 2^126, the inverse is subnormal. */
 OI_INLINE float oi_few_f32(float a, float b)
@@ -64,16 +78,26 @@ OI_INLINE float oi_few_f32(float a, float b)
     if (abs(b) <= 0x1p125f) return a * (1.0f / b);
     return oi_far_f32(a, b);
 }
+//: oi_near_exp_f32
+/* exp(x) for x up to 88, within 4 ulp if exp2 is within 3 from -0.5 to 0.5: exp2(x * log2(e) - n) * 2^n. The last digits
+   of a sum with 1.5 * 2^23 + 127 are n + 127, the exponent of 2^n; where that is 0, so is the result. */
+OI_INLINE float oi_near_exp_f32(float x)
+{
+    const float shifted = max(oi_fused_f32(x, 0x1.715476p+0f, 0x1.8p23f + 127.0f), 0x1.8p23f);
+    const float n = shifted - (0x1.8p23f + 127.0f);
+    const float rest = oi_fused_f32(x, 0x1.4ae0cp-26f, oi_fused_f32(x, 0x1.715476p+0f, -n));
+    return exp2(rest) * oi_bits_u32_f32(oi_bits_f32_u32(shifted) << 23);
+}
 //: oi_few_exp_f32
 /* exp(x) to about 15 bits, 20 near 0. */
 OI_INLINE float oi_few_exp_f32(float x) { return exp2(x * 0x1.715476p+0f); }
 //: oi_few_tanh_f32
-/* tanh(x) = 1 - 2 / (exp(2 x) + 1), to about 12 bits; x - x^3 / 3 for small x. */
+/* tanh(x) = 1 - 2 / (exp(2 x) + 1), to about 13 bits; x itself for small x. */
 OI_INLINE float oi_few_tanh_f32(float x)
 {
-    const float size = oi_abs_f32(x), near = oi_fused_f32(x * x * size, -0x1.555556p-2f, size);
-    const float far = oi_fused_f32(1.0f / (exp2(size * 0x1.715476p+1f) + 1.0f), -2.0f, 1.0f);
-    return oi_copysign_f32(oi_pick_f32(size >= 0.125f, far, near), x);
+    const float size = oi_abs_f32(x), power = exp2(size * 0x1.715476p+1f);
+    const float far = oi_fused_f32(1.0f / (power + 1.0f), -2.0f, 1.0f);
+    return oi_copysign_f32(oi_pick_f32(size >= 0x1p-6f, far, size), x);
 }
 //: oi_few_gelu_f32
 /* gelu(x) = max(x, 0) - a * t * p(t) * exp(-a^2 / 2) with a = |x| and t = 1 / (1 + 0.3 a), to about 12 bits: t * p(t)
@@ -185,4 +209,24 @@ OI_FUNCTION float oi_from_f16(uint16_t h)
     const float small = float(size) * 5.9604644775390625e-08f;
     const uint32_t normal = (size << 13) + (size < 0x7c00u ? 0x38000000u : 0x70000000u);
     return uintBitsToFloat((size < 0x400u ? floatBitsToUint(small) : normal) | sign);
+}
+//: oi_near_pair_bf16
+/* Packs two numbers that are not NaN, halfway ones rounded away from 0. */
+#define oi_near_pair_bf16(a, b) (((oi_bits_f32_u32(a) + 0x8000u) >> 16) | ((oi_bits_f32_u32(b) + 0x8000u) & 0xffff0000u))
+//: oi_near_pairs_bf16
+/* Packs four numbers into two words; if the sum of their sizes is not finite, some may be NaN. */
+uvec2 oi_near_pairs_bf16(float a, float b, float c, float d)
+{
+    precise const float size = (abs(a) + abs(b)) + (abs(c) + abs(d));
+    if (oi_bits_f32_u32(size) < 0x7f800000u) return uvec2(oi_near_pair_bf16(a, b), oi_near_pair_bf16(c, d));
+    return uvec2(oi_pair_bf16(a, b), oi_pair_bf16(c, d));
+}
+//: oi_near_quads_bf16
+/* Packs eight numbers into four words. */
+uvec4 oi_near_quads_bf16(float a, float b, float c, float d, float e, float f, float g, float h)
+{
+    precise const float size = ((abs(a) + abs(b)) + (abs(c) + abs(d))) + ((abs(e) + abs(f)) + (abs(g) + abs(h)));
+    if (oi_bits_f32_u32(size) < 0x7f800000u)
+        return uvec4(oi_near_pair_bf16(a, b), oi_near_pair_bf16(c, d), oi_near_pair_bf16(e, f), oi_near_pair_bf16(g, h));
+    return uvec4(oi_pair_bf16(a, b), oi_pair_bf16(c, d), oi_pair_bf16(e, f), oi_pair_bf16(g, h));
 }
