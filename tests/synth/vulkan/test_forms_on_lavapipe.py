@@ -33,6 +33,12 @@ def test_transposes_of_every_size_of_element(tmp_path: Path) -> None:
     assert found(tmp_path, *calls) == ["tiles", "tiles", "tiles", "tiles", "threads", "tiles", "tiles"]
 
 
+def test_transposes_of_words_into_rows_of_every_length(tmp_path: Path) -> None:
+    """Rows that are written 16, 8 and 4 bytes at a time; the last square is not full along either side."""
+    calls = [("transpose", dtype, (2, rows, 60), {"perm": (0, 2, 1)}) for dtype in ("f32", "i32") for rows in (68, 70, 71)]
+    assert found(tmp_path, *calls) == ["tiles"] * 6
+
+
 def test_rows_of_several_subgroups_and_columns(tmp_path: Path) -> None:
     calls: list[tuple[str, str, tuple[int, ...], dict[str, Any]]] = [
         ("softmax", "f32", (3, 500), {"axis": 1}),

@@ -1,8 +1,8 @@
 """Transposes of elements of up to four bytes that are only moved: words go through shared memory.
 
 A thread reads 16 bytes of a row. Later it reads one word from each of several consecutive rows, and turns these words
-into 16 bytes of each column that they cover. Rows in shared memory are rotated by one access per ``Moved.each`` rows,
-so that adjacent threads find their words in different banks.
+into one access, of 16 bytes or fewer, to each column that they cover. Rows in shared memory are rotated by one access
+for every access that is written, so that adjacent threads find their words in different banks.
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,7 +37,7 @@ _BYTES, _WORDS = 16, 4
 _MOST_ACCESSES = 4
 """Accesses that a thread has in flight."""
 _NEIGHBOURS = 8
-"""Adjacent threads that write contiguously: their accesses cover all banks."""
+"""Adjacent threads that write contiguously: their accesses cover all banks. With narrow accesses, twice as many."""
 
 
 @dataclass(frozen=True)
@@ -90,15 +90,23 @@ class WordTile:
         self.columns = 2 * side if is_small and extents[0] >= 2 * side else side
         self._accesses = self.columns // what.each
         """Accesses per row."""
+        self._run = self._written_at_once(what, loops[1], extents[1], machine)
         self.memory = Buffer(names.name("shared_words"), _U32, (side, self.columns // self._per), Space.GROUP)
 
     @classmethod
     def fits(cls, what: Moved, loops: tuple[For, For], extents: tuple[int, int], machine: SimtMachine) -> bool:
-        """Whether reads and writes are whole, aligned accesses."""
-        each, body = what.each, (what.store,)
-        loads, stores = (WideLoop(one.index, body, machine.unaligned) for one in loops)
-        is_whole = all(extent % each == 0 for extent in extents)
-        return is_whole and loads.is_wide(what.load, each) and stores.has_wide_stores(each)
+        """Whether reads are whole, aligned accesses, and so are writes, unless elements are words."""
+        loads = WideLoop(loops[0].index, (what.store,), machine.unaligned)
+        is_whole = extents[0] % what.each == 0 and loads.is_wide(what.load, what.each)
+        return is_whole and cls._written_at_once(what, loops[1], extents[1], machine) > 0
+
+    @staticmethod
+    def _written_at_once(what: Moved, loop: For, extent: int, machine: SimtMachine) -> int:
+        """Elements of a column per access: 16 bytes; fewer only if elements are words; 0 if there is no such access."""
+        stores = WideLoop(loop.index, (what.store,), machine.unaligned)
+        widths = (_WORDS, _WORDS // 2) if what.each == _WORDS else (what.each,)
+        found = (one for one in widths if extent % one == 0 and stores.has_wide_stores(one))
+        return next(found, 1 if what.each == _WORDS else 0)
 
     def statements(self, first_read: Scalar, first_written: Scalar) -> Iterator[Statement]:
         """The statements of a thread."""
@@ -109,7 +117,7 @@ class WordTile:
             kept += stored
         yield from kept
         yield GroupBarrier()
-        units = self.rows // self._what.each * (self.columns // self._per)
+        units = self.rows // self._run * (self.columns // self._per)
         for number in range(-(-units // self._machine.group)):
             yield from self._out(number, first_read, first_written)
 
@@ -128,7 +136,7 @@ class WordTile:
         load = self._what.load
         words = tuple(names.var("word", _U32) for _ in range(_WORDS))
         wide = WideLoad(words, load.buffer, tuple(replaced(one, places) for one in load.index))
-        rotated = (part + row // self._what.each) % count
+        rotated = (part + row // self._run) % count
         stores = tuple(Store(self.memory, (row, rotated * _WORDS + at), word) for at, word in enumerate(words))
         cond = self._inside(unit, self.rows * count, places, number)
         if cond is None:
@@ -136,25 +144,25 @@ class WordTile:
         return (*lets, If(cond, (wide, *stores))), ()
 
     def _out(self, number: int, first_read: Scalar, first_written: Scalar) -> Iterator[Statement]:
-        names, each, columns = self._names, self._what.each, self.columns // self._per
-        beside = min(self.rows // each, _NEIGHBOURS)
+        names, run, columns = self._names, self._run, self.columns // self._per
+        beside = min(self.rows // run, _NEIGHBOURS if run == self._what.each else 2 * _NEIGHBOURS)
         unit, down, column = (names.var(name) for name in ("unit", "down", "column"))
         yield Let(unit, self._lane + number * self._machine.group)
         yield Let(down, unit % beside + unit // (beside * columns) * beside)
         yield Let(column, unit // beside % columns)
         rotated = (column // _WORDS + down) % self._accesses
-        words = [names.var("word", _U32) for _ in range(each)]
+        words = [names.var("word", _U32) for _ in range(run)]
         body: list[Statement] = [
-            Let(word, Load(self.memory, (down * each + at, rotated * _WORDS + column % _WORDS)))
+            Let(word, Load(self.memory, (down * run + at, rotated * _WORDS + column % _WORDS)))
             for at, word in enumerate(words)
         ]
         places: dict[Scalar, Scalar] = {self._read.index: first_read + column * self._per}
-        places[self._written.index] = first_written + down * each
+        places[self._written.index] = first_written + down * run
         for at, values in enumerate(self._transposed(words, body)):
             own = {**places, self._read.index: first_read + (column * self._per + at)}
             store = self._what.store
             body.append(WideStore(store.buffer, tuple(replaced(one, own) for one in store.index), tuple(values)))
-        cond = self._inside(unit, self.rows // each * columns, places, number)
+        cond = self._inside(unit, self.rows // run * columns, places, number)
         yield from body if cond is None else (If(cond, tuple(body)),)
 
     def _inside(self, unit: Scalar, units: int, places: dict[Scalar, Scalar], number: int) -> Scalar | None:
