@@ -14,6 +14,7 @@ from openinfer.loops.ir import ACCUMULATOR, Alloc, Buffer, Contraction, Kernel, 
 from openinfer.loops.rewrite import Statements, map_statements, renamed, straightened, variables_of
 from openinfer.synth.targets.simt.launches import Launch, Launches
 from openinfer.synth.targets.simt.machine import SimtMachine
+from openinfer.synth.targets.simt.merged import merged
 from openinfer.synth.targets.simt.segments import LaunchPart, free_name, handed_on, segments_of
 from openinfer.synth.targets.simt.threads import THREAD, ThreadLoop, launch_kernel
 
@@ -41,7 +42,7 @@ def baseline(kernel: Kernel, machine: SimtMachine) -> Launches:
 
 
 def formed(kernel: Kernel, body: Statements, machine: SimtMachine, *forms: LaunchForm) -> Launches:
-    """Statements of a kernel as launches, each in the first form that applies."""
+    """Statements of a kernel as launches, each in the first form that applies; without forms, none are merged."""
     given = (*kernel.inputs, *kernel.outputs)
     shared = tuple(one.buffer for one in body if isinstance(one, Alloc))
     taken = {one.name for one in (*given, *kernel.scratch, *shared)} | {var.name for var in variables_of(body)}
@@ -58,6 +59,8 @@ def formed(kernel: Kernel, body: Statements, machine: SimtMachine, *forms: Launc
         launch = launch_kernel(replace(kernel, name=name), blocked(made.body, made.most_terms), memory)
         found.append(Launch(launch, made.threads, can_fail, made.form))
         can_fail = can_fail or launch.can_fail
+    if forms:
+        found = merged(found, segments, machine, {one.name: one for one in (*given, *scratch)})
     return Launches(kernel, tuple(found), tuple(dict.fromkeys(scratch)))
 
 
