@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from openinfer.dtypes import DTYPES, Array
-from openinfer.loops.build import Builder, const, load, unary
+from openinfer.loops.build import Builder, const, index, load, unary
 from openinfer.loops.interpret import interpret
-from openinfer.loops.ir import Buffer, Kernel, LoopKind
+from openinfer.loops.ir import Binary, Buffer, Kernel, LoopKind
 from openinfer.synth.targets.facts import Numerics
 from openinfer.synth.targets.simt.baseline import baseline
 from openinfer.synth.targets.simt.launches import Launch
@@ -25,7 +25,18 @@ from openinfer.synth.targets.vulkan.shader import launch_code, support_texts
 F32 = DTYPES["f32"]
 H200 = Numerics("last bit", "last bit", "exact", "flushed")
 NAMES = ("oi_quotient_f32", "oi_near_f32", "oi_few_f32", "oi_pair_bf16", "oi_pairs_bf16", "oi_quads_bf16")
-SINGLE = ("normal_exp", "normal_gelu", "few_exp", "few_tanh", "few_gelu", "normal_log", "normal_log2", "normal_log10")
+NEAR = ("oi_divisor_f32", "oi_divisor_scale_f32", "oi_near_pairs_bf16", "oi_near_quads_bf16")
+SINGLE = (
+    "normal_exp",
+    "near_exp",
+    "normal_gelu",
+    "few_exp",
+    "few_tanh",
+    "few_gelu",
+    "normal_log",
+    "normal_log2",
+    "normal_log10",
+)
 BEFORE = """
 #include <algorithm>
 #include <cmath>
@@ -45,11 +56,26 @@ static double mix(double a, double b, bool c) { return c ? b : a; }
 AFTER = """
 #define QUOTIENTS(name) extern "C" void name(const float *a, const float *b, float *y, long n) \\
 { for (long i = 0; i < n; ++i) y[i] = oi_##name##_f32(a[i], b[i]); }
-QUOTIENTS(quotient) QUOTIENTS(near) QUOTIENTS(few)
+static float oi_divided_f32(float a, float b) { return a * oi_divisor_f32(b) * oi_divisor_scale_f32(b); }
+QUOTIENTS(quotient) QUOTIENTS(near) QUOTIENTS(few) QUOTIENTS(divided)
 extern "C" void pairs1(const float *x, uint32_t *y, long n)
 { for (long i = 0; i < n; ++i) y[i] = oi_pair_bf16(x[2 * i], x[2 * i + 1]); }
 extern "C" void pairs2(const float *x, uint32_t *y, long n)
 { for (; n > 0; n -= 2, x += 4, y += 2) { const uvec2 v = oi_pairs_bf16(x[0], x[1], x[2], x[3]); memcpy(y, &v, 8); } }
+extern "C" void near2(const float *x, uint32_t *y, long n)
+{
+    for (; n > 0; n -= 2, x += 4, y += 2) {
+        const uvec2 v = oi_near_pairs_bf16(x[0], x[1], x[2], x[3]);
+        memcpy(y, &v, 8);
+    }
+}
+extern "C" void near4(const float *x, uint32_t *y, long n)
+{
+    for (; n > 0; n -= 4, x += 8, y += 4) {
+        const uvec4 v = oi_near_quads_bf16(x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7]);
+        memcpy(y, &v, 16);
+    }
+}
 extern "C" void pairs4(const float *x, uint32_t *y, long n)
 {
     for (; n > 0; n -= 4, x += 8, y += 4) {
@@ -66,7 +92,7 @@ extern "C" void pairs4(const float *x, uint32_t *y, long n)
 def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     folder: Path = tmp_path_factory.mktemp("exact")
     source, made = folder / "exact.cpp", folder / "exact.so"
-    needs = [*NAMES, *(f"oi_{name}_f32" for name in SINGLE)]
+    needs = [*NAMES, *NEAR, *(f"oi_{name}_f32" for name in SINGLE)]
     support = "\n".join(support_texts(needs, H200)).replace("precise const", "const")
     support = re.sub(r"(?<=\d)lf\b", "", support)
     functions = "\n".join(f"FUNCTIONS({name})" for name in SINGLE)
@@ -118,6 +144,19 @@ def test_exponentials_are_within_a_unit_in_the_last_place(library: ctypes.CDLL) 
     assert (found[wanted < 2.0**-126] == 0).all()
 
 
+def test_exponentials_of_parts_of_a_sum_are_near(library: ctypes.CDLL) -> None:
+    """Of what is not above 0, as a row less its largest element is."""
+    x = np.concatenate([np.linspace(-90, 0, 1 << 18), [-np.inf, np.nan, 0.0, -0.0, -1e30, -1e-30, -1e-40, 80]])
+    x = x.astype(np.float32)
+    found = np.zeros_like(x)
+    run("near_exp", library, x, found)
+    wanted = np.exp(x.astype(np.float64))
+    assert units(found, wanted, 23).max() <= 1.6
+    assert np.isnan(found[np.isnan(x)]).all()
+    assert (found[wanted < 2.0**-127] == 0).all()
+    assert found[x == 0].tolist() == [1] * 3
+
+
 def units(found: Array, wanted: Array, digits: int) -> Array:
     """How many units in the last place normal numbers are off, in a type of so many digits."""
     is_normal = (np.abs(wanted) >= 2.0**-126) & (np.abs(wanted) < 2.0**127)
@@ -126,7 +165,7 @@ def units(found: Array, wanted: Array, digits: int) -> Array:
     return np.asarray(np.abs(found[is_normal] - wanted[is_normal]) / unit)
 
 
-@pytest.mark.parametrize(("name", "most"), [("near", 1.51), ("few", 2.0)])
+@pytest.mark.parametrize(("name", "most"), [("near", 1.51), ("few", 2.0), ("divided", 1.51)])
 def test_quotients_that_are_parts_of_results_are_near(library: ctypes.CDLL, name: str, most: float) -> None:
     """Of numbers of every size; zeros, infinities and NaN as division has them."""
     a, b = any_bits(1 << 18).copy(), any_bits(1 << 18)[::-1].copy()
@@ -203,6 +242,54 @@ def test_numbers_are_rounded_to_bf16_as_each_is_alone(library: ctypes.CDLL, word
     halves = found.view(np.uint16)
     assert (halves[~is_nan] == wanted[~is_nan]).all()
     assert np.isnan(halves.view(codes)[is_nan].astype(np.float32)).all()
+
+
+@pytest.mark.parametrize("words", [2, 4])
+def test_numbers_that_are_not_exact_may_be_rounded_either_way(library: ctypes.CDLL, words: int) -> None:
+    """To one of the nearest of bf16, and to infinity where that is nearer; NaN stays NaN."""
+    x = np.concatenate([any_bits(1 << 16), np.exp2(np.linspace(-120, 120, 1 << 12)).astype(np.float32)])
+    x.view(np.uint32)[::3] = (x.view(np.uint32)[::3] & 0xFFFF0000) | 0x8000
+    x[8192:16384] = np.linspace(-1e9, 1e9, 8192)
+    x[5::64] = np.nan
+    found = np.zeros(x.size // 2, np.uint32)
+    run(f"near{words}", library, x, found)
+    halves = (found.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+    is_finite = np.abs(x) < 3e38
+    exact = x[is_finite].astype(np.float64)
+    with np.errstate(all="ignore"):
+        unit = np.exp2(np.maximum(np.floor(np.log2(np.abs(exact))), -126) - 7)
+    assert (np.abs(halves[is_finite] - exact) <= unit / 2).all()
+    assert np.isnan(halves[np.isnan(x)]).all()
+    assert np.array_equal(halves[np.isinf(x)], x[np.isinf(x)])
+
+
+def test_quotients_with_one_divisor_share_its_inverse() -> None:
+    """Next to each other and in a loop; but not if there is one quotient, or the divisor changes."""
+    x, y = Buffer("x", F32, (8,)), Buffer("y", F32, (8, 4))
+
+    def text(count: int, *, is_loop: bool, changes: bool) -> str:
+        builder = Builder()
+        with builder.loop(8, LoopKind.PARALLEL) as i:
+            total = builder.local(1, F32)
+            builder.assign(total, total + load(x, i))
+            if is_loop:
+                with builder.loop(count) as j:
+                    builder.store(y, (i, j), Binary("div", load(x, j), total, about=F32))
+            else:
+                for place in range(count):
+                    builder.store(y, (i, index(place)), Binary("div", load(x, index(place)), total, about=F32))
+            if changes:
+                builder.assign(total, total * 2)
+        return launch_code(Launch(Kernel("k", (x,), (y,), builder.body), 8), "k", H200).code.text
+
+    beside = text(3, is_loop=False, changes=False)
+    assert beside.count("oi_divisor_f32(") == beside.count("oi_divisor_scale_f32(") == 1
+    assert "oi_near_f32(" not in beside
+    inside = text(4, is_loop=True, changes=False)
+    assert inside.index("oi_divisor_f32(") < inside.rindex("for (")
+    for other in (text(1, is_loop=False, changes=False), text(3, is_loop=False, changes=True)):
+        assert "oi_near_f32(" in other
+        assert "oi_divisor" not in other
 
 
 def test_a_power_of_two_divides_as_a_factor() -> None:

@@ -4,9 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from tests.synth.in_c import judge
 from tests.synth.vulkan.on_device import Module, Prepared, prepared, run_modules
 
+from openinfer import Synthesizer, graph
 from openinfer.dtypes import DTYPES
 from openinfer.ops import OPS, Case
 from openinfer.synth.targets.facts import Numerics
@@ -35,7 +37,9 @@ def test_transposes_of_every_size_of_element(tmp_path: Path) -> None:
 
 def test_transposes_of_words_into_rows_of_every_length(tmp_path: Path) -> None:
     """Rows that are written 16, 8 and 4 bytes at a time; the last square is not full along either side."""
-    calls = [("transpose", dtype, (2, rows, 60), {"perm": (0, 2, 1)}) for dtype in ("f32", "i32") for rows in (68, 70, 71)]
+    calls = [
+        ("transpose", dtype, (2, rows, 60), {"perm": (0, 2, 1)}) for dtype in ("f32", "i32") for rows in (68, 70, 71)
+    ]
     assert found(tmp_path, *calls) == ["tiles"] * 6
 
 
@@ -70,3 +74,30 @@ def test_parts_of_results_of_few_bits_are_computed_to_few_bits(tmp_path: Path) -
     outcomes = run_modules([Module([one.job for one in cases], flushing)], tmp_path)
     for one, outcome in zip(cases, outcomes, strict=True):
         judge(one, outcome.results, outcome.status)
+
+
+@pytest.mark.parametrize("dtype", ["i8", "i16", "u8", "u16"])
+def test_narrow_integers_are_computed_in_32_bits_and_wrapped(dtype: str) -> None:
+    """A compiler that does not wrap all arithmetic on narrow types has none of it: only loads and stores name these."""
+    text = f"""
+        dynamic {{ a: {dtype}[96]; b: {dtype}[96]; }}
+        volatile {{ t: {dtype}[96]; u: {dtype}[96]; y: {dtype}[96]; z: f32[96]; }}
+        block entry {{
+            op sub(a, b) >> t; op max(t, b) >> u; op mul(u, a) >> t; op add(t, b) >> t; op min(t, u) >> y;
+            op sub(b, y) >> u; op cast(u, to=f32) >> z; return y, z;
+        }}
+    """
+    plan = Synthesizer("lavapipe", name="narrow").synthesize(None, graph(text))
+    kernels = "".join(code for name, code in plan.project.files().items() if name.startswith("shaders/k"))
+    named = [line for line in kernels.splitlines() if f"int{dtype[1:]}_t " in line]
+    assert not named, named
+    kind = DTYPES[dtype].array
+    ends = np.array([np.iinfo(kind).min, np.iinfo(kind).max, 0, 1, np.iinfo(kind).max // 2 + 1, 3], kind)
+    a, b = (np.concatenate([one.ravel(), one.ravel(), one.ravel()])[:96] for one in np.meshgrid(ends, ends))
+    found = plan.build()({"a": a, "b": b})
+    with np.errstate(all="ignore"):
+        larger = np.maximum(a - b, b)
+        wanted = np.minimum(larger * a + b, larger)
+        numbers = (b - wanted).astype(np.float32)
+    assert np.array_equal(found[0], wanted)
+    assert np.array_equal(found[1], numbers)

@@ -86,10 +86,10 @@ class Dialect:
     """The lowest rank of a cast's operand without parentheses."""
     casts: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """Conversion functions in support code, by source and target dtype, where a cast would not convert."""
+    wraps: Mapping[str, str] = field(default_factory=dict)
+    """How a number wraps to fewer bits than its type has: the dtypes whose values have a wider type."""
     promotes: bool = False
     """Whether arithmetic on integers of fewer than 32 bits is that of ``int``, as in C."""
-    small_to_float: bool = True
-    """Whether 8-bit and 16-bit integers loaded from memory convert to float directly, or by way of 32 bits."""
     zeros: Mapping[str, str] = field(default_factory=dict)
     """Support-code constants for 0, by dtype, where compilers simplify arithmetic on a literal 0 incorrectly."""
     exact: str = ""
@@ -144,7 +144,7 @@ class Dialect:
 
     def converted(self, dtype: DType, value: str) -> str:
         """A cast of a value, without parentheses around it."""
-        return self.cast.format(type=self.type_of(dtype), value=value)
+        return self.wraps.get(dtype.compute.name, self.cast).format(type=self.type_of(dtype), value=value)
 
     def place(self, buffer: Buffer, name: str, at: str) -> str:
         """An element of a buffer that is called ``name``."""

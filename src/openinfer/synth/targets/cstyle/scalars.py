@@ -127,11 +127,8 @@ class ScalarPrinter:
                     return chosen(asked, first, self.code(otherwise))
             case Cast():
                 return self._cast(value)
-            case Bits(operand, dtype, storage):
-                name = f"oi_bits_{operand.dtype.name}_{dtype.name}"
-                if storage is not None:
-                    name = f"oi_{'from' if dtype.kind == 'float' else 'to'}_{storage.name}"
-                return ExprText(f"{self.need(name)}({self.text(operand)})")
+            case Bits():
+                return self._bits(value)
             case Round(operand, storage):
                 return self._round(operand, storage)
             case Math(function, args):
@@ -194,6 +191,8 @@ class ScalarPrinter:
         element = self.dialect.place(buffer, name, offset)
         if dtype.is_small_float:
             return ExprText(f"{self.need(f'oi_from_{dtype.name}')}({element})")
+        if dtype.name in self.dialect.wraps:
+            return ExprText(self.dialect.cast.format(type=self.type_of(dtype), value=element))
         return joined(ExprText(element), "!=", _ZERO) if dtype.kind == "bool" else ExprText(element)
 
     def store(self, buffer: Buffer, offset: str, value: Scalar) -> str:
@@ -206,7 +205,22 @@ class ScalarPrinter:
             text = f"{self.need(f'oi_to_{dtype.name}')}({text})"
         if dtype.name in self.dialect.store_types:
             self.types.add(self.dialect.store_types[dtype.name])
+        if dtype.name in self.dialect.wraps:
+            self.types.add(dtype.name)
         return self.dialect.store(dtype, self.dialect.place(buffer, name, offset), text)
+
+    def _bits(self, value: Bits) -> ExprText:
+        """The bits of a value. In support code, those of a small float have a type of their own width."""
+        operand, dtype, storage = value.operand, value.dtype, value.storage
+        text = self.text(operand)
+        if storage is None:
+            return ExprText(f"{self.need(f'oi_bits_{operand.dtype.name}_{dtype.name}')}({text})")
+        if dtype.kind == "float":
+            is_wider = operand.dtype.name in self.dialect.wraps
+            text = f"{self.dialect.stored_type(storage)}({text})" if is_wider else text
+            return ExprText(f"{self.need(f'oi_from_{storage.name}')}({text})")
+        code = ExprText(f"{self.need(f'oi_to_{storage.name}')}({text})")
+        return self.converted(dtype, code) if dtype.name in self.dialect.wraps else code
 
     def _round(self, operand: Scalar, storage: DType) -> ExprText:
         code = _term(self, operand)
@@ -280,7 +294,7 @@ class ScalarPrinter:
             if dtype.kind == "bool":
                 return joined(left, 2 * _BITS[op], right)
             code = joined(_hexadecimal(left) if op == "xor" else left, _BITS[op], right)
-            return code if dtype.bits >= 32 else self.converted(dtype, code)
+            return code if dtype.bits >= 32 or dtype.name in self.dialect.wraps else self.converted(dtype, code)
         if op == "rem" and _is_open_remainder(value, self.widths):
             is_narrow = dtype is INDEX and self.widths.is_narrow(value)
             return self._function(op, DTYPES["i32"] if is_narrow else dtype, left, right)
@@ -334,8 +348,6 @@ class ScalarPrinter:
         function = None if is_narrow else self.dialect.casts.get((operand.dtype.name, self.dialect.kind_of(dtype)))
         if function is not None:
             return ExprText(f"{self.need(function)}({code.text})")
-        if not self.dialect.small_to_float and dtype.kind == "float" and _is_small(operand):
-            code = self.converted(DTYPES["i32"], code)
         return self.converted(DTYPES["i32"] if is_narrow else dtype, code)
 
     def _constant(self, number: float, dtype: DType) -> ExprText:
@@ -355,11 +367,6 @@ def _is_open_remainder(value: Binary, widths: Widths) -> bool:
     if widths.dialect.negative_remainders or (value.dtype is not INDEX and value.dtype.kind != "int"):
         return False
     return min(widths.interval(one)[0] for one in (value.left, value.right)) < 0
-
-
-def _is_small(value: Scalar) -> bool:
-    """Whether a value is an integer of fewer than 32 bits, loaded directly from memory."""
-    return isinstance(value, Load) and value.dtype.kind in ("int", "uint") and value.dtype.bits < 32
 
 
 def _limitable(printer: ScalarPrinter, value: Scalar) -> str:

@@ -218,9 +218,15 @@ class Widths:
     def is_same_type(self, value: Cast, operand: Scalar) -> bool:
         """Whether a cast changes nothing: the code of its operand has the same type, or is a literal."""
         if self._type(operand) == self._type(value):
-            return True
+            return operand.dtype is value.dtype or not self._wraps(value)
         is_number = isinstance(operand, Const) and not isinstance(operand.value, Dim)
         return is_number and operand.dtype is INDEX and self.dialect.type_of(value.dtype) == self.dialect.index
+
+    def _wraps(self, value: Cast) -> bool:
+        """Whether a cast changes numbers, though their code keeps its type."""
+        low, high = self.interval(value.operand)
+        fits_type = value.dtype.minimum <= low and high <= value.dtype.maximum
+        return value.dtype.name in self.dialect.wraps and not fits_type
 
     def _type(self, value: Scalar) -> str:
         is_narrow = value.dtype is INDEX and self.is_narrow(value)

@@ -6,7 +6,7 @@ Languages differ in few words: type conversions are written the same way in all 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from openinfer.dtypes import DTYPES, DType
+from openinfer.dtypes import DType
 from openinfer.loops.ir import (
     Binary,
     Bind,
@@ -19,6 +19,7 @@ from openinfer.loops.ir import (
     WideLoad,
     WideStore,
 )
+from openinfer.synth.targets.cstyle.code import ExprText, Rank
 from openinfer.synth.targets.cstyle.templates import KernelWriter, PrintLoop, PrintStatement
 
 
@@ -199,10 +200,13 @@ class ThreadPrinter:
         if dtype.is_packed:
             return _field(dtype, writer.scalars.type_of(dtype), f"(({code}) & {(1 << dtype.bits) - 1}u)")
         if dtype.is_small_float:
-            unit = writer.scalars.type_of(DTYPES[f"u{dtype.bits}"])
+            writer.scalars.types.add(f"u{dtype.bits}")
+            unit = writer.scalars.dialect.stored_type(dtype)
             return f"{writer.scalars.need(f'oi_from_{dtype.name}')}({unit}({code}))"
         if dtype.kind == "bool":
             return f"(({code}) & 255u) != 0u"
+        if dtype.name in writer.scalars.dialect.wraps:
+            return writer.scalars.converted(dtype, ExprText(code, Rank.CHOICE)).text
         return f"{writer.scalars.type_of(dtype)}({code})"
 
     def wide_store(self, one: WideStore, writer: KernelWriter, depth: int) -> None:

@@ -20,21 +20,26 @@ from openinfer.synth.targets.cstyle.code import Rank
 from openinfer.synth.targets.cstyle.dialect import Dialect, Framed, KernelSignature, Own
 from openinfer.synth.targets.cstyle.integers import INTEGERS
 from openinfer.synth.targets.facts import Numerics
-from openinfer.synth.targets.vulkan.support import SUPPORT
+from openinfer.synth.targets.vulkan.support import SUPPORT, TYPES
 
 PAD = "    "
 PUSHED = 16
 """Arguments that fit in the push constants of every device."""
 WORDS = "oi_words"
 """The buffer type of packed elements."""
-TYPES = {"f32": "float", "f64": "double", "bool": "bool", "index": "int64_t", **INTEGERS}
-"""The types of values, by compute dtype."""
+_WRAPS = {
+    **{f"i{bits}": f"bitfieldExtract(int32_t({{value}}), 0, {bits})" for bits in (8, 16)},
+    **{f"u{bits}": f"(int32_t({{value}}) & {2**bits - 1})" for bits in (8, 16)},
+}
+"""How numbers wrap to 8 and 16 bits."""
 
 
 def _stored(dtype: DType) -> str:
     if dtype.is_packed:
         return "uint32_t"
-    return INTEGERS[f"u{dtype.bits}"] if dtype.is_small_float or dtype.kind == "bool" else TYPES[dtype.name]
+    if dtype.is_small_float or dtype.kind == "bool":
+        return INTEGERS[f"u{dtype.bits}"]
+    return INTEGERS.get(dtype.name) or TYPES[dtype.name]
 
 
 STORED = {one.name: _stored(one) for one in DTYPES.values()}
@@ -54,17 +59,19 @@ def literal(value: float, dtype: DType) -> str:
 
     >>> from openinfer.dtypes import dtype_of
     >>> literal(0.1, dtype_of("f32")), literal(-(2**31), dtype_of("i32")), literal(3, dtype_of("u8"))
-    ('0.10000000149011612f', '(-2147483647 - 1)', 'uint8_t(3u)')
+    ('0.10000000149011612f', '(-2147483647 - 1)', '3')
     """
     if dtype.kind == "bool":
         return "true" if value else "false"
     if dtype.kind == "float":
         return _float(value, dtype)
     number = int(value)
+    if dtype.name in _WRAPS:
+        return str(number)
     suffix = {"int": "", "uint": "u"}[dtype.kind] + ("l" if dtype.bits == 64 else "")
     if dtype.kind == "int" and number == int(dtype.minimum) and dtype.bits >= 32:
         return f"(-{-(number + 1)}{suffix} - 1{suffix})"
-    return f"{INTEGERS[dtype.name]}({number}{suffix})" if dtype.bits < 32 else f"{number}{suffix}"
+    return f"{number}{suffix}"
 
 
 def whole(value: int) -> str:
@@ -126,8 +133,8 @@ def _functions() -> dict[tuple[str, str], Own]:
 
 def _store(dtype: DType, element: str, value: str) -> str:
     """Only the initializer of a variable is computed as written; a boolean is a byte in memory."""
-    if dtype.kind == "bool":
-        return f"{element} = uint8_t({value});"
+    if dtype.kind == "bool" or dtype.name in _WRAPS:
+        return f"{element} = {STORED[dtype.name]}({value});"
     if dtype.kind == "float" and not dtype.is_small_float:
         return f"{{ precise const {TYPES[dtype.name]} put = {value}; {element} = put; }}"
     return f"{element} = {value};"
@@ -220,9 +227,9 @@ GLSL = Dialect(
     functions=_functions(),
     cast="{type}({value})",
     cast_takes=Rank.CHOICE,
-    casts={("i32", "i64"): "oi_widened"},
-    # A device may store such integers without having arithmetic on them.
-    small_to_float=False,
+    casts={(name, "i64"): "oi_widened" for name in ("i32", *_WRAPS)},
+    wraps=_WRAPS,
+    promotes=True,
     zeros={"f32": "OI_ZERO", "f64": "OI_ZERO64"},
     exact="precise ",
     element="{name}.v[uint({at})]",

@@ -1,11 +1,11 @@
-"""Replaces division by multiplication with the inverse, if the divisor is known to be neither tiny nor huge, or if
-several quotients share it.
+"""Replaces division by multiplication with the inverse, for divisors of a known size, and for those of several numbers.
 
-This is for quotients that are intermediate values of a result, and need not be correct to the last bit.
+A known size is neither tiny nor huge. All this is for quotients that are intermediate values of a result, and need not
+be correct to the last bit.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from math import exp, inf
 
 from openinfer.dtypes import DTYPES
@@ -72,11 +72,11 @@ def _common_divisors(body: Statements) -> list[ScalarVar]:
     bound = {var for one in walk(body) for var in binders(one)}
     bound |= {one.var for one in walk(body) if isinstance(one, SetLocal)}
     uses = Counter(_divisors(body))
-    uses.update(_divisors([one for one in walk(body) if isinstance(one, For | While)]))
+    uses.update(_divisors(tuple(one for one in walk(body) if isinstance(one, For | While))))
     return [var for var in first if var not in bound and uses[var] > 1]
 
 
-def _divisors(body: Iterable[Statement]) -> Iterator[Scalar]:
+def _divisors(body: Statements) -> Iterator[Scalar]:
     for value in (value for one in walk(body) for value in scalars(one)):
         yield from (part.right for part in visit(value) if isinstance(part, Binary) and _is_near(part))
 

@@ -5,23 +5,32 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 
 from openinfer.dtypes import DTYPES, INDEX, DType
-from openinfer.synth.targets.cstyle.integers import INTEGERS, integer_functions
+from openinfer.synth.targets.cstyle.integers import INTEGERS, IntegerWords, integer_functions
 from openinfer.synth.targets.cstyle.support import Need, Support, SupportFunction
 
 EXTENSIONS = ("GL_EXT_shader_explicit_arithmetic_types",)
 """Extensions that a shader with support code must require."""
 
 
+_SMALL = {name: "int32_t" for name in INTEGERS if DTYPES[name].bits < 32}
+TYPES = {"f32": "float", "f64": "double", "bool": "bool", "index": "int64_t", **INTEGERS, **_SMALL}
+"""The types of values, by compute dtype. Integers of 8 and 16 bits are computed in 32 and wrapped: NVIDIA's compiler
+does not wrap all arithmetic on narrower types, and not every device has it."""
+WRAPS = {name: f"oi_wrapped_{name}" for name in _SMALL}
+"""Functions that wrap a number to fewer bits than its type has."""
+_WORDS = IntegerWords(TYPES, {name: WRAPS.get(name, f"oi_{name}") for name in INTEGERS})
+
+
 @cache
 def _generated() -> Mapping[str, SupportFunction]:
     packed = (one for dtype in DTYPES.values() if dtype.is_packed for one in _packed_functions(dtype))
     remainders = (_remainder(dtype) for dtype in DTYPES.values() if dtype.kind == "int" and dtype.name in INTEGERS)
-    return {**integer_functions(), **{one.name: one for one in (*packed, *remainders)}}
+    return {**integer_functions(_WORDS), **{one.name: one for one in (*packed, *remainders)}}
 
 
 def _remainder(dtype: DType) -> SupportFunction:
     """Integer remainder: GLSL does not define ``%`` for negative numbers, and drivers differ."""
-    own, name = INTEGERS[dtype.name], f"oi_rem_{dtype.name}"
+    own, name = TYPES[dtype.name], f"oi_rem_{dtype.name}"
     value = f"b == -1 ? {own}(0) : {own}(a - {own}(a / b) * b)"
     return SupportFunction(
         name, (), f"OI_FUNCTION {own} {name}({own} a, {own} b) {{ return {value}; }}\n", frozenset({dtype.name})
@@ -33,7 +42,7 @@ def _packed_functions(dtype: DType) -> Iterable[SupportFunction]:
 
     Threads that store to the same word use atomics, each for the bits of its own element.
     """
-    own, bits = INTEGERS[dtype.compute.name], dtype.bits
+    own, bits = TYPES[dtype.compute.name], dtype.bits
     mask, half, count = (1 << bits) - 1, 1 << (bits - 1), 32 // bits
     is_sign = dtype.values is not None and bits == 1
     value = "2 * int32_t(c) - 1" if is_sign else f"(int32_t(c) ^ {half}) - {half}" if dtype.kind == "int" else "c"

@@ -2,7 +2,8 @@
 
 from openinfer.dtypes import DType
 from openinfer.synth.targets.gpu.threads import ThreadWords
-from openinfer.synth.targets.vulkan.dialect import TYPES, WORDS
+from openinfer.synth.targets.vulkan.dialect import WORDS
+from openinfer.synth.targets.vulkan.support import TYPES
 
 WIDE_TYPES = (("oi_pairs", "uvec2", 8), ("oi_quads", "uvec4", 16))
 """Accesses of two and four words: the buffer type, the type of an access, and its alignment."""
