@@ -217,7 +217,9 @@ def softmax(rows: int, length: int) -> Kernel:
 
 
 @pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
-@pytest.mark.parametrize(("rows", "length"), [(1, 33), (3, 32), (5, 64), (2, 67), (3, 300), (7, 36), (21, 40)])
+@pytest.mark.parametrize(
+    ("rows", "length"), [(1, 33), (3, 32), (5, 64), (2, 67), (3, 300), (2, 999), (7, 36), (21, 40)]
+)
 def test_rows_are_right_at_every_length(rows: int, length: int, machine: SimtMachine) -> None:
     found = checked(softmax(rows, length), [numbers(F32, rows, length)], machine)
     assert forms(found) == ["rows"] if machine.subgroup else True
@@ -231,6 +233,13 @@ def test_what_stays_in_registers_is_loaded_and_stored_once(length: int) -> None:
     assert accesses(found) == {("x", 4): chunks, ("y", 4): chunks}
 
 
+def test_of_a_row_that_is_too_long_a_part_stays_in_registers() -> None:
+    """Six chunks of a thread are loaded and stored once, its other ones in each loop that needs them: two at a time, and
+    the last one on its own."""
+    found = checked(softmax(3, 600), [numbers(F32, 3, 600)])
+    assert accesses(found) == {("x", 4): 6 + 3 + 3, ("y", 4): 6 + 3 + 3 + 3}
+
+
 def test_how_many_threads_a_row_has() -> None:
     def team(rows: int, length: int, machine: SimtMachine = MACHINE) -> str:
         return scheduled(softmax(rows, length), machine).launches[0].form
@@ -240,7 +249,8 @@ def test_how_many_threads_a_row_has() -> None:
     assert team(100_000, 32) == "rows: 8 threads each, in registers"
     assert team(100_000, 36) == "rows: 8 threads each, in registers"
     assert team(1000, 256) == "rows: 8 threads each, in registers"
-    assert team(1000, 1000) == "rows: 8 threads each"
+    assert team(1000, 1000) == "rows: 8 threads each, partly in registers"
+    assert team(1000, 1000, SimtMachine(8)) == "rows: 8 threads each"
     assert team(1000, 1000, SimtMachine(8, 4, largest_group=32)) == "rows: 32 threads each, in registers"
     assert team(2, 32) == "rows: 8 threads each, in registers"
 

@@ -6,7 +6,7 @@ element that one loop writes and another reads always belongs to the same thread
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from openinfer.loops.build import index, pair, unflat
 from openinfer.loops.dim import is_symbolic, most_elements, span
@@ -57,6 +57,18 @@ def rows(part: LaunchPart, machine: SimtMachine, taken: set[str]) -> Formed | No
     return made.formed(tuple(before) if loops else ())
 
 
+@dataclass(frozen=True)
+class _Held:
+    """What stays in registers between loops."""
+
+    team: int
+    """The threads that share a row."""
+    rows: dict[tuple[Scalar, ...], KeptRow]
+    """What they keep, by the extents of the loops."""
+    chunks: int = 0
+    """The chunks of a thread, if it has more than it keeps."""
+
+
 class _Rows:
     def __init__(
         self,
@@ -71,13 +83,14 @@ class _Rows:
         self._widths = common_widths(self._loops, machine)
         self._lane, self._member, self._row = names.var("lane"), names.var("member"), names.var("row")
         self._beside = self._columns()
-        kept: dict[tuple[Scalar, ...], KeptRow] = {}
+        held: _Held | None = None
         if self._beside:
             machine = self._machine = replace(machine, group=self._threads_for_columns())
             self._team = machine.group // self._beside
         else:
-            self._team, kept = self._in_registers() or (self._threads_of_a_row(), {})
-        if kept and self._team > machine.subgroup:
+            held = self._in_registers()
+            self._team = self._threads_of_a_row() if held is None else held.team
+        if held is not None and self._team > machine.subgroup:
             machine = self._machine = replace(machine, group=self._team)
         self._per = machine.group // self._team
         self._needed = (self._rows + (self._per - 1)) // self._per
@@ -89,7 +102,8 @@ class _Rows:
             self._lane,
             self._member,
             self._widths,
-            kept=kept,
+            kept={} if held is None else held.rows,
+            kept_chunks=0 if held is None else held.chunks,
             apart=max(self._beside, 1),
             runs_once=not self._takes_turns,
         )
@@ -101,8 +115,8 @@ class _Rows:
             total = total * extent
         return total
 
-    def _in_registers(self) -> tuple[int, dict[tuple[Scalar, ...], KeptRow]] | None:
-        """The number of threads that keep a row in registers between loops, and what they keep; None if none can."""
+    def _in_registers(self) -> _Held | None:
+        """What of a row stays in registers between loops; None if nothing does."""
         longest = max(self._loops, key=lambda one: most_elements(one.extents))
         if any(map(is_symbolic, longest.extents)) or most_elements(longest.extents) < self._machine.least_row:
             return None
@@ -117,8 +131,16 @@ class _Rows:
         for limit in (room // 2, room) if is_long else (room,):
             team = self._holders(chunks, limit // (row.words * width))
             if team is not None:
-                return team, {longest.shape: row}
-        return None
+                return _Held(team, {longest.shape: row})
+        return self._part_in_registers(longest, row, chunks, width * row.words)
+
+    def _part_in_registers(self, longest: RowLoop, row: KeptRow, chunks: int, words: int) -> _Held | None:
+        """The first chunks of a row that is too long for registers; others need room while they are on their way."""
+        machine = self._machine
+        team, each = max(machine.group, machine.largest_group), machine.kept_elements // words
+        if not machine.subgroup or not each or chunks <= team * each:
+            return None
+        return _Held(team, {longest.shape: row}, max(each * 3 // 4, 1))
 
     def _holders(self, chunks: int, each: int) -> int | None:
         """The number of threads for a row of ``chunks``, at most ``each`` per thread: enough to keep all units busy."""
@@ -208,7 +230,8 @@ class _Rows:
         threads = For(self._lane, index(machine.group), (*before, own, *body), LoopKind.PARALLEL, Bind.THREAD)
         memory = tuple(Alloc(one) for buffers in self._threads.shared.values() for one in buffers)
         loop = For(group, index(count), (*memory, threads), LoopKind.PARALLEL, Bind.GROUP)
-        kept = ", in registers" if self._threads.kept else ", beside each other" if self._beside else ""
+        part = ", partly" if self._threads.kept_chunks else ","
+        kept = f"{part} in registers" if self._threads.kept else ", beside each other" if self._beside else ""
         return Formed((loop,), count * machine.group, f"rows: {self._team} threads each{kept}")
 
     def _clamped(self, place: Scalar) -> Scalar:

@@ -39,6 +39,8 @@ _MOST_LONG_COPIES = 8
 """Unrolled iterations of a loop at most, and of one with a long body."""
 CHUNKS = 8
 """Accesses to each buffer that a thread has in flight."""
+_BESIDE_KEPT = 2
+"""The same, if most registers hold part of a row."""
 
 
 def common_widths(loops: Sequence[RowLoop], machine: SimtMachine) -> dict[tuple[Scalar, ...], int]:
@@ -74,6 +76,8 @@ class LaneTeam:
     """Shared memory in which teams larger than a subgroup combine partial results."""
     kept: dict[tuple[Scalar, ...], KeptRow] = field(default_factory=dict)
     """What stays in registers between loops, by their extents."""
+    kept_chunks: int = 0
+    """Chunks per thread that stay in registers, of rows that have more; 0 if all do."""
     at_once: int = CHUNKS
     """Accesses to each buffer that a thread has in flight at most."""
     apart: int = 1
@@ -114,19 +118,21 @@ class LaneTeam:
             rest += self._reduced(one.reductions, [parts[each.var.name] for each in one.reductions])
         return tuple(first), tuple(rest)
 
-    def _turns(self, one: RowLoop, skipped: int = 0) -> Iterator[Statement]:
-        """The chunks of a thread: several at a time while there are enough, then one after the other."""
-        names, team, total = self.names, self.count, chunks_of(one, self.widths[one.shape])
+    def _turns(self, one: RowLoop, skipped: int = 0, begin: int = 0) -> Iterator[Statement]:
+        """The chunks of a thread, from ``begin`` on: several at a time while there are enough, then one by one."""
+        names, team, total = self.names, self.count, chunks_of(one, self.widths[one.shape]) - begin
         at_once = self._at_once(one, total)
+        if begin:
+            at_once = min(at_once, _BESIDE_KEPT)
         whole = 0 if at_once == 1 else total // (at_once * team)
         if whole:
             turn = names.var("turn")
             first = turn + skipped if skipped else turn
-            chunks = [(first * at_once + place) * team + self.member for place in range(at_once)]
+            chunks = [(first * at_once + place) * team + self.member + begin for place in range(at_once)]
             if whole > skipped:
                 yield For(turn, index(whole - skipped), tuple(self._copies(one, chunks)))
-        done = whole * at_once * team
-        rest = total - done
+        done = whole * at_once * team + begin
+        rest = total + begin - done
         if not is_symbolic(rest) and rest == 0:
             return
         if not is_symbolic(rest) and rest <= team:
@@ -168,11 +174,15 @@ class LaneTeam:
         return replace(made, first=(*before, *first), body=body, last=last)
 
     def _all_chunks(self, one: RowLoop, kept: KeptRow) -> Iterator[Statement]:
-        """All chunks of a thread, unrolled: uses what is in registers, and keeps what is loaded or computed."""
+        """All chunks of a thread, unrolled: uses what is in registers, and keeps what is loaded or computed.
+
+        Chunks that are too many for registers follow, one after the other.
+        """
         team, total = self.count, chunks_of(one, self.widths[one.shape])
+        count = min(self.kept_chunks or total, -(-total // team))
         first: list[Statement] = []
         body: list[Statement] = []
-        for place in range(-(-total // team)):
+        for place in range(count):
             made = self._chunk(one, self.member + place * team, kept.elements(place))
             after = tuple(kept.took(place, made, one, self.names))
             if (place + 1) * team <= total:
@@ -183,6 +193,8 @@ class LaneTeam:
         kept.next_loop()
         yield from first
         yield from body
+        if count * team < total:
+            yield from self._turns(one, begin=count * team)
 
     def _partial_chunk(
         self, place: int, made: WideCopies, after: Sequence[Statement], cond: Scalar, kept: KeptRow
