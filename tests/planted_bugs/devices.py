@@ -16,6 +16,8 @@ MADE_UP = "tests/sim/test_backend.py"
 RECORDED = "tests/synth/vulkan/test_recorded_steps.py"
 CUDA_KERNELS = "tests/synth/cuda/test_kernels.py"
 READY = "tests/synth/test_simt_ready.py"
+MERGED = "tests/synth/test_simt_merged.py"
+NARROW = "tests/synth/vulkan/test_forms_on_lavapipe.py"
 ATTENTION = "tests/synth/test_simt_attention.py"
 
 DEVICE_BUGS = (
@@ -216,10 +218,26 @@ DEVICE_BUGS = (
     Bug(
         "integers are widened by a cast",
         "synth/targets/vulkan/dialect.py",
-        'casts={("i32", "i64"): "oi_widened"},',
+        'casts={(name, "i64"): "oi_widened" for name in ("i32", *_WRAPS)},',
         "casts={},",
         KERNELS,
         "widened",
+    ),
+    Bug(
+        "integers of a few bits do not wrap",
+        "synth/targets/vulkan/dialect.py",
+        "    wraps=_WRAPS,\n",
+        '    wraps=dict.fromkeys(_WRAPS, "int32_t({value})"),\n',
+        NARROW,
+        "narrow_integers",
+    ),
+    Bug(
+        "launches that write the same elements are merged",
+        "synth/targets/simt/merged.py",
+        "return all(_are_apart(",
+        "return True or all(_are_apart(",
+        MERGED,
+        "same_elements",
     ),
     Bug(
         "drivers see zeros",

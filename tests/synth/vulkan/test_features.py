@@ -43,6 +43,8 @@ PLAIN = "#version 460\nlayout(local_size_x = 1) in;\nlayout(std430, binding = 0)
 def seen(text: str) -> set[Feature]:
     """The features that the words of a text need."""
     code = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
+    # Numbers become narrow where they are stored, which is no arithmetic unless they are constants.
+    code = re.sub(r"(?<== )(?:int(?:8|16)_t\((?!-?\d+\))|uint(?:8|16)_t\(uint32_t\((?!\d+\)))", "(", code)
     return {feature for feature, words in WORDS.items() if re.search(rf"(?<![\w.])(?:{words})(?!\w)", code)}
 
 

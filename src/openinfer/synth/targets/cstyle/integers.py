@@ -18,6 +18,10 @@ class IntegerWords:
     types: Mapping[str, str]
     converted: Mapping[str, str]
 
+    def named(self, *dtypes: str) -> frozenset[str]:
+        """Those of some dtypes whose own types code names."""
+        return frozenset(one for one in dtypes if self.types[one] == INTEGERS[one])
+
 
 USUAL = IntegerWords(INTEGERS, {name: f"oi_{name}" for name in INTEGERS})
 """Values have a type of the width of their dtype."""
@@ -61,7 +65,7 @@ def _function(words: IntegerWords, op: str, dtype: DType, value: str) -> Support
     own, name = words.types[dtype.name], f"oi_{op}_{dtype.name}"
     parameters = f"{own} a" if op in ("not", "abs", "popcount") else f"{own} a, {own} b"
     return SupportFunction(
-        name, (), f"OI_FUNCTION {own} {name}({parameters}) {{ return {value}; }}\n", frozenset({dtype.name})
+        name, (), f"OI_FUNCTION {own} {name}({parameters}) {{ return {value}; }}\n", words.named(dtype.name)
     )
 
 
@@ -69,7 +73,7 @@ def _same_bits(source: DType, target: DType, words: IntegerWords) -> SupportFunc
     name = f"oi_bits_{source.name}_{target.name}"
     head = f"OI_FUNCTION {words.types[target.name]} {name}({words.types[source.name]} x)"
     return SupportFunction(
-        name, (), f"{head} {{ return {words.converted[target.name]}(x); }}\n", frozenset({source.name, target.name})
+        name, (), f"{head} {{ return {words.converted[target.name]}(x); }}\n", words.named(source.name, target.name)
     )
 
 
@@ -80,4 +84,4 @@ def _wrapped(dtype: DType, words: IntegerWords) -> SupportFunction:
     is_signed = dtype.kind == "int" and not dtype.values
     value = f"((a & {mask}) ^ {half}) - {half}" if is_signed else f"a & {mask}"
     head = f"OI_FUNCTION {words.types[own]} {name}({words.types[own]} a)"
-    return SupportFunction(name, (), f"{head} {{ return {words.converted[own]}({value}); }}\n", frozenset({own}))
+    return SupportFunction(name, (), f"{head} {{ return {words.converted[own]}({value}); }}\n", words.named(own))

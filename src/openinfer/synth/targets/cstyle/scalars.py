@@ -81,12 +81,22 @@ class ScalarPrinter:
 
     def type_of(self, dtype: DType) -> str:
         """The type of a value, which is recorded as named."""
-        self.types.add(dtype.compute.name)
+        self._names(dtype)
         return self.dialect.type_of(dtype)
+
+    def _names_stored(self, value: Scalar) -> None:
+        """Records the type of a constant that is stored, or has a name: converted to fewer bits, it is one of these."""
+        if isinstance(value, Const) and value.dtype.name in self.dialect.wraps:
+            self.types.add(value.dtype.name)
+
+    def _names(self, dtype: DType) -> None:
+        """Records that code names the type of a dtype, unless it is that of a wider one."""
+        if dtype.compute.name not in self.dialect.wraps:
+            self.types.add(dtype.compute.name)
 
     def converted(self, dtype: DType, code: ExprText) -> ExprText:
         """A cast of an expression."""
-        self.types.add(dtype.compute.name)
+        self._names(dtype)
         return ExprText(self.dialect.converted(dtype, code.inside(self.dialect.cast_takes)), Rank.UNARY)
 
     def text(self, value: Scalar) -> str:
@@ -140,6 +150,7 @@ class ScalarPrinter:
         """The declaration of a named value."""
         is_integer = let.var.dtype.kind in ("int", "uint")
         ends = self.widths.of_constant(let) if is_integer else None
+        self._names_stored(let.value)
         text = self._declared(self.dialect.constant, let, ends)
         if let.var.dtype is INDEX and self.is_position(let.value):
             self.positions.add(let.var.name)
@@ -205,8 +216,7 @@ class ScalarPrinter:
             text = f"{self.need(f'oi_to_{dtype.name}')}({text})"
         if dtype.name in self.dialect.store_types:
             self.types.add(self.dialect.store_types[dtype.name])
-        if dtype.name in self.dialect.wraps:
-            self.types.add(dtype.name)
+        self._names_stored(value)
         return self.dialect.store(dtype, self.dialect.place(buffer, name, offset), text)
 
     def _bits(self, value: Bits) -> ExprText:
@@ -358,7 +368,7 @@ class ScalarPrinter:
             self.need(special)
         elif dtype.bits <= NARROW_BITS or dtype.kind != "int" or abs(number) >= 2 ** (NARROW_BITS - 1):
             # Small signed numbers of 64 bits are spelled as those of 32.
-            self.types.add(dtype.compute.name)
+            self._names(dtype)
         return ExprText(text, Rank.UNARY if text.startswith("-") else Rank.ATOM)
 
 

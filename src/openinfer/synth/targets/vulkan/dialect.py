@@ -134,6 +134,8 @@ def _functions() -> dict[tuple[str, str], Own]:
 def _store(dtype: DType, element: str, value: str) -> str:
     """Only the initializer of a variable is computed as written; a boolean is a byte in memory."""
     if dtype.kind == "bool" or dtype.name in _WRAPS:
+        # Compilers take the conversion between numbers with equal signs for part of the store.
+        value = f"uint32_t({value})" if dtype.kind == "uint" else value
         return f"{element} = {STORED[dtype.name]}({value});"
     if dtype.kind == "float" and not dtype.is_small_float:
         return f"{{ precise const {TYPES[dtype.name]} put = {value}; {element} = put; }}"

@@ -32,9 +32,8 @@ def _remainder(dtype: DType) -> SupportFunction:
     """Integer remainder: GLSL does not define ``%`` for negative numbers, and drivers differ."""
     own, name = TYPES[dtype.name], f"oi_rem_{dtype.name}"
     value = f"b == -1 ? {own}(0) : {own}(a - {own}(a / b) * b)"
-    return SupportFunction(
-        name, (), f"OI_FUNCTION {own} {name}({own} a, {own} b) {{ return {value}; }}\n", frozenset({dtype.name})
-    )
+    text = f"OI_FUNCTION {own} {name}({own} a, {own} b) {{ return {value}; }}\n"
+    return SupportFunction(name, (), text, _WORDS.named(dtype.name))
 
 
 def _packed_functions(dtype: DType) -> Iterable[SupportFunction]:
@@ -52,7 +51,7 @@ def _packed_functions(dtype: DType) -> Iterable[SupportFunction]:
         f"    const uint32_t c = (p.v[uint32_t(i / {count})] >> uint32_t(i % {count} * {bits})) & {mask}u;\n"
         f"    return {own}({value});\n}}\n"
     )
-    types = frozenset({dtype.compute.name, INDEX.name})
+    types = _WORDS.named(dtype.compute.name) | {INDEX.name}
     yield SupportFunction(name, (), load, types)
     code = "v > 0 ? 1u : 0u" if is_sign else f"uint32_t(v) & {mask}u"
     name = f"oi_store_{dtype.name}"
