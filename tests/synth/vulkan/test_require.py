@@ -48,13 +48,13 @@ def refusal(arch: DeviceArch, op: str, dtype: str = "f32") -> list[str]:
         (
             "int16",
             "add(x, x)",
-            "i16",
+            "f16",
             "add computes with 16-bit integers, and 'Small' has no 16-bit integers (features.int16)",
         ),
         (
             "int8",
             "add(x, x)",
-            "i8",
+            "f8",
             "add computes with 8-bit integers, and 'Small' has no 8-bit integers (features.int8)",
         ),
         (
@@ -83,6 +83,13 @@ def test_a_feature_that_a_device_denies_is_refused(key: str, op: str, dtype: str
     assert {"feature": key, "assumed": False, "nodes": [0]} in synthesized(device(features={key: True}), op, dtype)[
         "needs"
     ]
+
+
+@pytest.mark.parametrize("dtype", ["i8", "i16", "u8", "u16"])
+def test_narrow_integers_are_only_stored(dtype: str) -> None:
+    """They are computed in 32 bits, so a device need not have narrower ones."""
+    arch = device(features={"int8": False, "int16": False})
+    assert not {"i8", "i16"} & {one["feature"] for one in synthesized(arch, "add(x, x)", dtype)["needs"]}
 
 
 def test_what_no_node_needs_may_be_missing() -> None:
