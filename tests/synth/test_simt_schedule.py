@@ -233,12 +233,6 @@ def test_what_stays_in_registers_is_loaded_and_stored_once(length: int) -> None:
     assert accesses(found) == {("x", 4): chunks, ("y", 4): chunks}
 
 
-def test_of_a_row_that_is_too_long_a_part_stays_in_registers() -> None:
-    """Six chunks of a thread are loaded and stored once, its others by each loop: two at a time, and the last alone."""
-    found = checked(softmax(3, 600), [numbers(F32, 3, 600)])
-    assert accesses(found) == {("x", 4): 6 + 3 + 3, ("y", 4): 6 + 3 + 3 + 3}
-
-
 def test_how_many_threads_a_row_has() -> None:
     def team(rows: int, length: int, machine: SimtMachine = MACHINE) -> str:
         return scheduled(softmax(rows, length), machine).launches[0].form

@@ -162,3 +162,23 @@ def test_the_emulator_refuses_files_that_nvcc_refuses(tmp_path: Path) -> None:
     )
     assert b"Don't know what to do with" in refused.stderr
     assert (refused.returncode, taken.returncode) == (1, 0)
+
+
+def test_long_rows_are_right_in_registers_and_loaded_again() -> None:
+    """Rows of whole accesses, of single elements, with a part of an access at the end, and too long for registers."""
+    lengths = (20000, 32767, 50000, 70000)
+    given = " ".join(f"x{length}: f32[3, {length}];" for length in lengths)
+    found = " ".join(f"y{length}: f32[3, {length}];" for length in lengths)
+    calls = " ".join(f"op softmax(x{length}) >> y{length};" for length in lengths)
+    names = ", ".join(f"y{length}" for length in lengths)
+    text = f"dynamic {{ {given} }} volatile {{ {found} }} block entry {{ {calls} return {names}; }}"
+    plan = Synthesizer("h200", name="rows").synthesize(None, graph(text))
+    kernels = plan.project.files()["src/kernels.cu"]
+    assert isinstance(kernels, str)
+    assert kernels.count("__launch_bounds__(512)") == 3
+    assert kernels.count("__launch_bounds__(1024)") == 1
+    rng = np.random.default_rng(1)
+    rows = {f"x{length}": rng.uniform(-9, 9, (3, length)).astype(np.float32) for length in lengths}
+    for result, row in zip(plan.build()(rows), rows.values(), strict=True):
+        powers = np.exp(row.astype(np.float64) - row.max(axis=1, keepdims=True))
+        np.testing.assert_allclose(result, powers / powers.sum(axis=1, keepdims=True), rtol=1e-5)

@@ -88,11 +88,12 @@ def test_narrow_integers_are_computed_in_32_bits_and_wrapped(dtype: str) -> None
         }}
     """
     plan = Synthesizer("lavapipe", name="narrow").synthesize(None, graph(text))
-    kernels = "".join(code for name, code in plan.project.files().items() if name.startswith("shaders/k"))
+    kernels = "".join(str(code) for name, code in plan.project.files().items() if name.startswith("shaders/k"))
     named = [line for line in kernels.splitlines() if f"int{dtype[1:]}_t " in line]
     assert not named, named
-    kind = DTYPES[dtype].array
-    ends = np.array([np.iinfo(kind).min, np.iinfo(kind).max, 0, 1, np.iinfo(kind).max // 2 + 1, 3], kind)
+    kind = DTYPES[dtype]
+    low, high = int(kind.minimum), int(kind.maximum)
+    ends = np.array([low, high, 0, 1, high // 2 + 1, 3], kind.array)
     a, b = (np.concatenate([one.ravel(), one.ravel(), one.ravel()])[:96] for one in np.meshgrid(ends, ends))
     found = plan.build()({"a": a, "b": b})
     with np.errstate(all="ignore"):

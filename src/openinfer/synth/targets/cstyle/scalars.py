@@ -81,22 +81,12 @@ class ScalarPrinter:
 
     def type_of(self, dtype: DType) -> str:
         """The type of a value, which is recorded as named."""
-        self._names(dtype)
+        _name_type(self, dtype)
         return self.dialect.type_of(dtype)
-
-    def _names_stored(self, value: Scalar) -> None:
-        """Records the type of a constant that is stored, or has a name: converted to fewer bits, it is one of these."""
-        if isinstance(value, Const) and value.dtype.name in self.dialect.wraps:
-            self.types.add(value.dtype.name)
-
-    def _names(self, dtype: DType) -> None:
-        """Records that code names the type of a dtype, unless it is that of a wider one."""
-        if dtype.compute.name not in self.dialect.wraps:
-            self.types.add(dtype.compute.name)
 
     def converted(self, dtype: DType, code: ExprText) -> ExprText:
         """A cast of an expression."""
-        self._names(dtype)
+        _name_type(self, dtype)
         return ExprText(self.dialect.converted(dtype, code.inside(self.dialect.cast_takes)), Rank.UNARY)
 
     def text(self, value: Scalar) -> str:
@@ -138,7 +128,7 @@ class ScalarPrinter:
             case Cast():
                 return self._cast(value)
             case Bits():
-                return self._bits(value)
+                return _bits(self, value)
             case Round(operand, storage):
                 return self._round(operand, storage)
             case Math(function, args):
@@ -150,7 +140,7 @@ class ScalarPrinter:
         """The declaration of a named value."""
         is_integer = let.var.dtype.kind in ("int", "uint")
         ends = self.widths.of_constant(let) if is_integer else None
-        self._names_stored(let.value)
+        _name_stored(self, let.value)
         text = self._declared(self.dialect.constant, let, ends)
         if let.var.dtype is INDEX and self.is_position(let.value):
             self.positions.add(let.var.name)
@@ -216,21 +206,8 @@ class ScalarPrinter:
             text = f"{self.need(f'oi_to_{dtype.name}')}({text})"
         if dtype.name in self.dialect.store_types:
             self.types.add(self.dialect.store_types[dtype.name])
-        self._names_stored(value)
+        _name_stored(self, value)
         return self.dialect.store(dtype, self.dialect.place(buffer, name, offset), text)
-
-    def _bits(self, value: Bits) -> ExprText:
-        """The bits of a value. In support code, those of a small float have a type of their own width."""
-        operand, dtype, storage = value.operand, value.dtype, value.storage
-        text = self.text(operand)
-        if storage is None:
-            return ExprText(f"{self.need(f'oi_bits_{operand.dtype.name}_{dtype.name}')}({text})")
-        if dtype.kind == "float":
-            is_wider = operand.dtype.name in self.dialect.wraps
-            text = f"{self.dialect.stored_type(storage)}({text})" if is_wider else text
-            return ExprText(f"{self.need(f'oi_from_{storage.name}')}({text})")
-        code = ExprText(f"{self.need(f'oi_to_{storage.name}')}({text})")
-        return self.converted(dtype, code) if dtype.name in self.dialect.wraps else code
 
     def _round(self, operand: Scalar, storage: DType) -> ExprText:
         code = _term(self, operand)
@@ -368,8 +345,33 @@ class ScalarPrinter:
             self.need(special)
         elif dtype.bits <= NARROW_BITS or dtype.kind != "int" or abs(number) >= 2 ** (NARROW_BITS - 1):
             # Small signed numbers of 64 bits are spelled as those of 32.
-            self._names(dtype)
+            _name_type(self, dtype)
         return ExprText(text, Rank.UNARY if text.startswith("-") else Rank.ATOM)
+
+
+def _bits(printer: ScalarPrinter, value: Bits) -> ExprText:
+    """The bits of a value. In support code, those of a small float have a type of their own width."""
+    operand, dtype, storage, dialect = value.operand, value.dtype, value.storage, printer.dialect
+    text = printer.text(operand)
+    if storage is None:
+        return ExprText(f"{printer.need(f'oi_bits_{operand.dtype.name}_{dtype.name}')}({text})")
+    if dtype.kind == "float":
+        text = f"{dialect.stored_type(storage)}({text})" if operand.dtype.name in dialect.wraps else text
+        return ExprText(f"{printer.need(f'oi_from_{storage.name}')}({text})")
+    code = ExprText(f"{printer.need(f'oi_to_{storage.name}')}({text})")
+    return printer.converted(dtype, code) if dtype.name in dialect.wraps else code
+
+
+def _name_type(printer: ScalarPrinter, dtype: DType) -> None:
+    """Records that code names the type of a dtype, unless it is that of a wider one."""
+    if dtype.compute.name not in printer.dialect.wraps:
+        printer.types.add(dtype.compute.name)
+
+
+def _name_stored(printer: ScalarPrinter, value: Scalar) -> None:
+    """Records the type of a constant that is stored, or has a name: converted to fewer bits, it is one of these."""
+    if isinstance(value, Const) and value.dtype.name in printer.dialect.wraps:
+        printer.types.add(value.dtype.name)
 
 
 def _is_open_remainder(value: Binary, widths: Widths) -> bool:

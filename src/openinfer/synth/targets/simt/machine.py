@@ -51,6 +51,8 @@ class SimtMachine:
     """Shared memory per group if a launch opts in to more."""
     has_matrix_units: bool = False
     """Whether 128 threads can multiply tiles together, with dedicated instructions."""
+    unit_registers: int = 0
+    """Registers of a compute unit, which the threads that run on it share; 0 if unknown."""
     units: int = 64
     """Compute units: at least this many groups run concurrently, if there are enough."""
     unrolls: bool = False
@@ -114,6 +116,7 @@ def simt_machine(arch: DeviceArch) -> SimtMachine:
         shared_bytes=min(limits.max_shared_memory_bytes or _LEAST_SHARED, _MOST_SHARED),
         most_shared_bytes=limits.max_shared_memory_bytes or 0,
         has_matrix_units=arch.device.api == "cuda" and arch.device.architecture == _WITH_MATRIX_UNITS,
+        unit_registers=limits.registers_per_unit or 0,
         units=limits.compute_units or SimtMachine.units,
         unrolls=arch.device.api == "cuda",
         fuses=arch.numerics.fma == "exact",

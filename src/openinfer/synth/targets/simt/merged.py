@@ -16,12 +16,14 @@ from openinfer.loops.ir import (
     Bind,
     Buffer,
     Const,
+    Contraction,
     For,
     If,
     Let,
     LoopKind,
     ScalarVar,
     Store,
+    Structure,
     WideLoad,
     WideStore,
     walk,
@@ -112,7 +114,9 @@ def _are_independent(one: Launch, part: LaunchPart, other: Launch, other_part: L
 
 
 def _are_apart(name: str, body: Statements, other: Statements) -> bool:
-    """Whether two launches write different elements of a buffer."""
+    """Whether two launches surely write different elements of a buffer."""
+    if any(isinstance(one, Contraction | Structure) for one in walk((*body, *other))):
+        return False  # They store without a statement that says where.
     return all(
         any(low > other_high or other_low > high for (low, high), (other_low, other_high) in zip(a, b, strict=True))
         for a, b in product(_places(name, body), _places(name, other))

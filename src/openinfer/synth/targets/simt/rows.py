@@ -36,6 +36,8 @@ _SUBGROUPS = 8
 """Subgroups per compute unit that keep memory busy."""
 _BUSY = 1024
 """Threads per compute unit that keep memory busy if each has several accesses in flight."""
+_WORKING = 24
+"""Registers of a thread that hold no part of a row, at least."""
 _COLUMNS = 32
 """Adjacent rows that a group takes together: as many as one access of a subgroup covers."""
 _NEIGHBOURS = 8
@@ -130,9 +132,25 @@ class _Rows:
         is_long = is_long and chunks * width * row.words > room * self._machine.subgroup
         for limit in (room // 2, room) if is_long else (room,):
             team = self._holders(chunks, limit // (row.words * width))
+            if team is None:
+                team = self._half_the_threads(chunks, width * row.words, groups=1)
+            elif team == self._machine.largest_group:
+                team = self._half_the_threads(chunks, width * row.words, groups=2) or team
             if team is not None:
                 return _Held(team, {longest.shape: row})
         return self._part_in_registers(longest, row, chunks, width * row.words)
+
+    def _half_the_threads(self, chunks: int, words: int, *, groups: int) -> int | None:
+        """Half as many threads as a group can have, if the registers of a compute unit suffice for so many rows.
+
+        Each then has more registers, so that fewer of all hold no part of a row. If the largest group can hold it, too,
+        that pays only where two groups run at once: one loads while the other computes.
+        """
+        machine, team = self._machine, self._machine.largest_group // 2
+        if team <= machine.group:
+            return None
+        most = (machine.unit_registers // (groups * team) - _WORKING) // words
+        return team if -(-chunks // team) <= most else None
 
     def _part_in_registers(self, longest: RowLoop, row: KeptRow, chunks: int, words: int) -> _Held | None:
         """The first chunks of a row that is too long for registers; others need room while they are on their way."""
