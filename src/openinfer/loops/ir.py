@@ -328,6 +328,8 @@ class Combine:
     values: tuple[Scalar, ...]
     width: int
     """The number of threads, a power of two; the first thread's number is a multiple of it."""
+    before: tuple[ScalarVar, ...] = ()
+    """Variables that get what all threads before have in ``variables``, combined, in front of their own value."""
 
 
 @dataclass(frozen=True)
@@ -463,8 +465,8 @@ def scalars(statement: Statement) -> tuple[Scalar, ...]:
             return (value,)
         case Store(index=index, value=value):
             return (*index, value)
-        case Combine(variables=variables, values=values):
-            return (*variables, *values)
+        case Combine(variables=variables, values=values, before=before):
+            return (*variables, *before, *values)
         case WideLoad(index=index):
             return index
         case WideStore(index=index, values=values):
@@ -483,7 +485,7 @@ def assigned_by(statement: Statement) -> tuple[ScalarVar, ...]:
     match statement:
         case SetLocal(var=var):
             return (var,)
-        case Combine(variables=variables):
-            return variables
+        case Combine(variables=variables, before=before):
+            return (*variables, *before)
         case _:
             return ()

@@ -154,6 +154,8 @@ class _LaneGroup:
             for lane in team:
                 first, second = by_number[lane.number & ~mask], by_number[lane.number | mask]
                 made[lane.number] = self._joined(one, lane, first, second)
+                if one.before and lane is second:
+                    made[lane.number] |= self._joined_before(one, lane, first)
             for number, values in made.items():
                 by_number[number].variables |= values
             mask *= 2
@@ -165,3 +167,11 @@ class _LaneGroup:
         seen |= {other.name: second.variables[var.name] for var, other in pairs}
         self._run.variables = {**lane.variables, **seen}
         return {var.name: self._run.value(value) for var, value in zip(one.variables, one.values, strict=True)}
+
+    def _joined_before(self, one: Combine, lane: _Lane, first: _Lane) -> dict[str, NumpyScalar]:
+        """What a thread has of those before it, with the values of another one in front."""
+        seen = {var.name: first.variables[var.name] for var in one.variables}
+        pairs = zip(one.before, one.others, strict=True)
+        seen |= {other.name: lane.variables[var.name] for var, other in pairs}
+        self._run.variables = {**lane.variables, **seen}
+        return {var.name: self._run.value(value) for var, value in zip(one.before, one.values, strict=True)}

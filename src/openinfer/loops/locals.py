@@ -60,7 +60,8 @@ def local_ranges(body: tuple[Statement, ...]) -> LocalRanges:
 def _limits(body: tuple[Statement, ...]) -> LocalRanges:
     """The variables to analyse, with the limits of their types."""
     every = list(walk(body))
-    combined = {var for one in every if isinstance(one, Combine) for var in one.variables if var.dtype is not INDEX}
+    combined = {var for one in every if isinstance(one, Combine) for var in (*one.variables, *one.before)}
+    combined = {var for var in combined if var.dtype is not INDEX}
     variables = {one.var for one in every if isinstance(one, Local)}
     several = {one.name for one in variables if any(one.name == other.name and one != other for other in variables)}
     return {

@@ -182,8 +182,9 @@ def renamed(statements: Statements, names: Mapping[str, ScalarVar]) -> Statement
             case WideLoad():
                 return (replace(statement, variables=tuple(map(binder, statement.variables))),)
             case Combine():
-                one, other = tuple(map(binder, statement.variables)), tuple(map(binder, statement.others))
-                return (replace(statement, variables=one, others=other),)
+                parts = statement.variables, statement.others, statement.before
+                one, other, before = (tuple(map(binder, part)) for part in parts)
+                return (replace(statement, variables=one, others=other, before=before),)
             case Contraction():
                 free, bound = tuple(map(binder, statement.free)), tuple(map(binder, statement.bound))
                 return (replace(statement, free=free, bound=bound),)

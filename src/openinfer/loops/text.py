@@ -126,9 +126,10 @@ def _of_threads(one: GroupBarrier | Ready | Unfailed | Combine | WideLoad | Wide
             return "unfailed"
         case GroupBarrier():
             return "barrier"
-        case Combine(variables, others, values, width):
+        case Combine(variables, others, values, width, before):
             pairs = " and ".join(f"{var.name}, {other.name}" for var, other in zip(variables, others, strict=True))
-            return f"combine {pairs} of {width} as {', '.join(map(scalar_text, values))}"
+            ahead = f" before in {', '.join(var.name for var in before)}" if before else ""
+            return f"combine {pairs} of {width} as {', '.join(map(scalar_text, values))}{ahead}"
         case WideLoad(variables, buffer, index):
             names = ", ".join(var.name for var in variables)
             ahead = "ahead " if one.is_ahead else ""

@@ -205,6 +205,10 @@ class _Verifier:
                 yield from self._bind(other, own, is_local=False)
             yield from self._expects(other, var.dtype, f"what is combined with '{var.name}'", own)
             yield from self._expects(value, var.dtype, f"the new value of '{var.name}'", _seeing(one.others, scope))
+        for var, before in zip(one.variables if one.before else (), one.before, strict=True):
+            if before.name not in scope.locals:
+                yield f"'{before.name}' gets what threads before have, but is not a local variable"
+            yield from self._expects(before, var.dtype, f"what threads before have in '{var.name}'", scope)
 
     def _wide(self, one: WideLoad | WideStore, scope: "_NameScope") -> Iterator[str]:
         buffer = one.buffer

@@ -14,11 +14,13 @@ from openinfer.loops.ir import (
     Const,
     For,
     GroupBarrier,
+    Scalar,
     ScalarVar,
     Statement,
     WideLoad,
     WideStore,
 )
+from openinfer.loops.rewrite import replaced
 from openinfer.synth.targets.cstyle.code import ExprText, Rank
 from openinfer.synth.targets.cstyle.templates import KernelWriter, PrintLoop, PrintStatement
 
@@ -128,6 +130,7 @@ class ThreadPrinter:
         mask = 1
         while mask < one.width:
             writer.line(depth, "{")
+            assert _is_symmetric(one) or not one.before
             lines = self._joined_alike if _is_symmetric(one) else self._joined_in_order
             for line in lines(one, mask, writer):
                 writer.line(depth + 1, line)
@@ -139,6 +142,10 @@ class ThreadPrinter:
         for var, other in zip(one.variables, one.others, strict=True):
             shuffled = words.shuffled(var.dtype, var.name, mask, one.width)
             yield f"const {writer.scalars.type_of(var.dtype)} {other.name} = {shuffled};"
+        for var, other, before, value in zip(one.variables, one.others, one.before, one.values, strict=bool(one.before)):
+            parts: dict[Scalar, Scalar] = {var: other, other: before}
+            joined = writer.scalars.text(replaced(value, parts))
+            yield f"{before.name} = ({words.lane} & {mask}u) != 0u ? {joined} : {before.name};"
         for var, value in zip(one.variables, one.values, strict=True):
             yield f"{var.name} = {writer.scalars.text(value)};"
 

@@ -35,6 +35,7 @@ from openinfer.loops.ir import (
     Result,
     Scalar,
     ScalarVar,
+    Scan,
     Select,
     SetLocal,
     Space,
@@ -87,7 +88,7 @@ def _lone_order(one: Statement) -> tuple[tuple[For, ...], Order | None]:
 def _without(one: Statement, kernel: Kernel) -> Statements:
     if not any(isinstance(each, Order) for each in _inside(one)):
         return (one,)
-    return plain(replace(kernel, body=(one,))).body
+    return plain(replace(kernel, body=(one,)), frozenset({Scan})).body
 
 
 def _inside(one: Statement) -> Iterator[Statement]:

@@ -7,7 +7,7 @@ check them before a device runs them.
 from dataclasses import replace
 
 from openinfer.loops.expand import plain
-from openinfer.loops.ir import Alloc, Attend, Contraction, Kernel, Order, Structure, walk
+from openinfer.loops.ir import Alloc, Attend, Contraction, Kernel, Order, Scan, Structure, walk
 from openinfer.loops.rewrite import Statements, straightened, variables_of
 from openinfer.synth.targets.simt.attention import attention
 from openinfer.synth.targets.simt.baseline import LaunchForm, formed, without_contractions
@@ -24,6 +24,8 @@ from openinfer.synth.targets.simt.query_blocks import query_blocks
 from openinfer.synth.targets.simt.query_tiles import query_tiles
 from openinfer.synth.targets.simt.recomputed import with_recomputed_rows
 from openinfer.synth.targets.simt.rows import rows
+from openinfer.synth.targets.simt.scan import scanned
+from openinfer.synth.targets.simt.scans import with_scans
 from openinfer.synth.targets.simt.split import with_split_sums
 from openinfer.synth.targets.simt.stream import streamed
 from openinfer.synth.targets.simt.tiles import tiles
@@ -31,9 +33,9 @@ from openinfer.synth.targets.simt.together import together
 from openinfer.synth.targets.simt.vectors import vectors
 from openinfer.synth.targets.simt.wide import FreshNames
 
-STRUCTURES: frozenset[type[Structure]] = frozenset({Attend, Order})
+STRUCTURES: frozenset[type[Structure]] = frozenset({Attend, Order, Scan})
 """Structures that have forms of their own."""
-FORMS: tuple[LaunchForm, ...] = (matrix_units, blocks, sorted_by_groups, tiles, flat, rows, together)
+FORMS: tuple[LaunchForm, ...] = (matrix_units, blocks, sorted_by_groups, scanned, tiles, flat, rows, together)
 
 
 def scheduled(kernel: Kernel, machine: SimtMachine) -> Launches:
@@ -44,7 +46,8 @@ def scheduled(kernel: Kernel, machine: SimtMachine) -> Launches:
         return found
     kernel = with_own_queries(kernel)
     loops = plain(kernel)
-    kernel = with_recomputed_rows(with_orders(plain(kernel, frozenset({Order})), machine))
+    kernel = with_recomputed_rows(with_orders(plain(kernel, frozenset({Order, Scan})), machine))
+    kernel = with_scans(kernel, machine)
     kernel = with_split_sums(kernel, machine)
     whole = [one for one in kernel.body if isinstance(one, Contraction)]
 
