@@ -36,8 +36,6 @@ SIZES = (64 << 20, 256 << 20)
 HOST = Path(__file__).with_name("forms.c")
 ONES, ZEROS, GOOD = 0x3F803F80, 0, 0xFFFFFFFF
 """Memory full of numbers near 1, or of zeros; and the status of a call that has not failed."""
-_SLOW = 1 << 16
-"""Bytes that a single thread is not measured with."""
 NUMBER = 255
 """In place of a buffer: the number of a launch."""
 
@@ -74,7 +72,8 @@ def op(name: str, *operands: str, also_baseline: bool = False, done: int = 0, **
     stored = tuple(None if one is None else one.dtype for one in (*types, *optional))
     kernel = plain(kernel_of(record, call, stored), STRUCTURES)
     schedules = (scheduled, baseline) if also_baseline else (scheduled,)
-    return Measured(f"{name} {', '.join(operands)}", kernel, done, schedules)
+    along = f", axis {params['axis']}" if "axis" in params else ""
+    return Measured(f"{name} {', '.join(operands)}{along}", kernel, done, schedules)
 
 
 def grouped(rows: int, columns: int, length: int, bits: str, group: int = 32) -> Measured:
@@ -113,8 +112,7 @@ def streams(size: int) -> Iterator[Measured]:
     yield op("sum_axis", f"f32 {f32 // 4096} 4096", axis=1)
     yield op("sum_axis", f"f32 {f32 // 4096} 4096", axis=0)
     yield op("sum_axis", f"f32 {f32}")
-    yield op("cumsum", f"f32 {f32 // 2 // 4096} 4096", axis=1)
-    yield op("cumsum", f"f32 {f32 // 2}", axis=0)
+    yield from _scans(size)
     yield op("linear", "bf16 1 2048", f"bf16 {bf16 // 2048} 2048")
     yield op("linear", "f32 1 4096", f"f32 {f32 // 4096} 4096")
     yield grouped(1, size // 2176 // 8 * 8, 2048, "i8")
@@ -130,6 +128,16 @@ def _rows(size: int) -> Iterator[Measured]:
     for length in (768, 4096, 16384):
         yield op("layer_norm", f"f32 {f32 // 2 // length} {length}")
         yield op("rms_norm", f"bf16 {bf16 // 2 // length} {length}", f"bf16 {length}")
+
+
+def _scans(size: int) -> Iterator[Measured]:
+    f32, bf16 = size // 4, size // 2
+    for length in (64, 1024, 4096, 32768):
+        yield op("cumsum", f"f32 {f32 // 2 // length} {length}", axis=1)
+    yield op("cumsum", f"f32 {f32 // 2}", axis=0)
+    yield op("cumsum", f"f32 {f32 // 2 // 4096} 4096", axis=0)
+    yield op("cumsum", f"bf16 {bf16 // 2 // 4096} 4096", axis=1)
+    yield op("cumsum", f"bf16 {bf16 // 2 // 4096} 4096", axis=0)
 
 
 def others(scale: int) -> Iterator[Measured]:
@@ -232,9 +240,6 @@ class Program:
         """A kernel in each of its schedules."""
         for schedule in one.schedules:
             found = schedule(plain(one.kernel) if schedule is baseline else one.kernel, self.machine)
-            if any(launch.threads == 1 for launch in found.launches) and one.moved > _SLOW:
-                print(f"{one.name}: in one thread, it would take too long")
-                continue
             buffers = [*one.kernel.inputs, *one.kernel.outputs, *found.scratch]
             places = {buffer.name: place for place, buffer in enumerate(buffers)}
             launches = []

@@ -30,7 +30,7 @@ from openinfer.loops.ir import (
 from openinfer.loops.verify import verify
 
 F32, BF16 = DTYPES["f32"], DTYPES["bf16"]
-T, S, OTHER = ScalarVar("t"), ScalarVar("s", F32), ScalarVar("other", F32)
+T, S, OTHER, BEFORE = ScalarVar("t"), *(ScalarVar(name, F32) for name in ("s", "other", "before"))
 X, Y = Buffer("x", F32, (8,)), Buffer("y", F32, (8,))
 SHARED = Buffer("shared", F32, (8,), Space.GROUP)
 ARRAY = np.arange(8, dtype=np.float32)
@@ -66,6 +66,14 @@ def test_variables_are_combined_over_neighbours(width: int) -> None:
     combine = Combine((S,), (OTHER,), (S + OTHER,), width)
     found = both(group(Local(S, load(X, T)), combine, Store(Y, (T,), S)))
     assert found.tolist() == np.repeat(ARRAY.reshape(-1, width).sum(axis=1), width).tolist()
+
+
+@pytest.mark.parametrize("width", [1, 2, 8])
+def test_threads_know_the_total_of_those_before_them(width: int) -> None:
+    combine = Combine((S,), (OTHER,), (S + OTHER,), width, (BEFORE,))
+    found = both(group(Local(S, load(X, T)), Local(BEFORE, Const(0.5, F32)), combine, Store(Y, (T,), BEFORE)))
+    rows = ARRAY.reshape(-1, width)
+    assert found.tolist() == (rows.cumsum(axis=1) - rows + 0.5).ravel().tolist()
 
 
 def test_all_threads_get_the_same_bits_though_the_order_matters() -> None:
@@ -116,4 +124,9 @@ def test_verify_knows_what_threads_do() -> None:
         "3 threads combine variables, which is not a power of two",
         "'s' is combined, but is not a local variable",
         "3 elements of 'x' are not a whole number of words",
+    ]
+    combine = Combine((S,), (OTHER,), (S + OTHER,), 2, (BEFORE,))
+    wrong = (Local(S, Const(1.0, F32)), Let(BEFORE, Const(0.0, F32)), combine)
+    assert verify(Kernel("k", (), (), (For(T, index(2), wrong, LoopKind.PARALLEL, Bind.THREAD),))) == [
+        "'before' gets what threads before have, but is not a local variable"
     ]

@@ -53,6 +53,20 @@ def test_rows_of_several_subgroups_and_columns(tmp_path: Path) -> None:
     assert found(tmp_path, *calls) == ["rows"] * 4
 
 
+def test_running_totals_of_rows_columns_and_a_long_row(tmp_path: Path) -> None:
+    calls: list[tuple[str, str, tuple[int, ...], dict[str, Any]]] = [
+        ("cumsum", "f32", (3, 1000), {"axis": 1}),
+        ("cumsum", "i32", (2, 5001), {"axis": 1, "exclusive": True, "reverse": True}),
+        ("cumsum", "bf16", (70, 2, 40), {"axis": 0, "reverse": True}),
+        ("cumsum", "u4", (3, 300), {"axis": 1, "acc": DTYPES["i32"]}),
+        ("cumsum", "f32", (90, 33), {"axis": 0, "exclusive": True}),
+        ("cumprod", "f32", (5, 66), {"axis": 1}),
+        ("cumprod", "i64", (66, 16), {"axis": 0}),
+    ]
+    assert found(tmp_path, *calls) == ["scan"] * 7
+    assert found(tmp_path, ("cumsum", "i64", (70_001,), {"axis": 0})) == ["rows"]
+
+
 def test_orders_of_more_elements_than_a_group_shares(tmp_path: Path) -> None:
     calls: list[tuple[str, str, tuple[int, ...], dict[str, Any]]] = [
         ("sort", "f32", (2, 2300), {"axis": 1}),

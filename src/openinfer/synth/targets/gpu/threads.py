@@ -142,7 +142,9 @@ class ThreadPrinter:
         for var, other in zip(one.variables, one.others, strict=True):
             shuffled = words.shuffled(var.dtype, var.name, mask, one.width)
             yield f"const {writer.scalars.type_of(var.dtype)} {other.name} = {shuffled};"
-        for var, other, before, value in zip(one.variables, one.others, one.before, one.values, strict=bool(one.before)):
+        for var, other, before, value in zip(
+            one.variables, one.others, one.before, one.values, strict=bool(one.before)
+        ):
             parts: dict[Scalar, Scalar] = {var: other, other: before}
             joined = writer.scalars.text(replaced(value, parts))
             yield f"{before.name} = ({words.lane} & {mask}u) != 0u ? {joined} : {before.name};"

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 
 from openinfer.loops.build import index, pair, unflat
 from openinfer.loops.dim import is_symbolic, most_elements, span
-from openinfer.loops.ir import Alloc, Bind, Buffer, Const, For, GroupBarrier, If, Let, LoopKind, Scalar, SetLocal
+from openinfer.loops.ir import Alloc, Bind, Buffer, For, GroupBarrier, If, Let, LoopKind, Scalar, SetLocal
 from openinfer.loops.rewrite import Statements
 from openinfer.synth.targets.simt.baseline import Formed
 from openinfer.synth.targets.simt.machine import SimtMachine
 from openinfer.synth.targets.simt.scan_columns import scanned_columns
-from openinfer.synth.targets.simt.scan_parts import Folded, LoneScan, Names, ScanElements, Totals, lone_scan
+from openinfer.synth.targets.simt.scan_parts import Carry, Folded, LoneScan, Names, ScanElements, Totals, lone_scan
 from openinfer.synth.targets.simt.segments import LaunchPart
 from openinfer.synth.targets.simt.threads import int_extent, lets_of
 from openinfer.synth.targets.simt.wide import FreshNames
@@ -113,21 +113,21 @@ class _RowScan:
         """A row: full stretches, then what is left."""
         code, chunks, each = Folded(self._scan, self._names), self._chunks, self.team * self._each
         if not is_symbolic(chunks) and chunks <= each:
-            self._stretch(code, index(0), None, index(0), is_whole=chunks == each)
+            self._stretch(code, index(0), None, is_whole=chunks == each)
             return tuple(code.statements)
-        carry = code.local("carry", code.neutral)
+        carry = Carry.of(code, -(-most_elements((chunks,)) // each))
         turn = self._names.var("stretch")
         full = (chunks + (each - 1)) // each if is_symbolic(chunks) else chunks // each
         inside = Folded(self._scan, self._names)
-        self._stretch(inside, turn * each, carry, turn % 2, is_whole=not is_symbolic(chunks))
+        self._stretch(inside, turn, carry, is_whole=not is_symbolic(chunks))
         code.add(For(turn, index(full), tuple(inside.statements)))
         if not is_symbolic(chunks) and chunks % each:
-            self._stretch(code, index(full * each), carry, index(full % 2), is_whole=False)
+            self._stretch(code, index(full), carry, is_whole=False)
         return tuple(code.statements)
 
-    def _stretch(self, code: Folded, first: Scalar, carry: Names | None, side: Scalar, *, is_whole: bool) -> None:
-        """The stretch from a chunk on; ``side`` alternates between two halves of shared memory."""
-        starts, terms = self._loaded(code, first, is_whole=is_whole)
+    def _stretch(self, code: Folded, turn: Scalar, carry: Carry | None, *, is_whole: bool) -> None:
+        """A stretch, by its number."""
+        starts, terms = self._loaded(code, turn * (self.team * self._each), is_whole=is_whole)
         runs = [self._scanned(code, one) for one in terms]
         totals = [code.local("total", run[-1]) for run in runs]
         befores = self._before(code, totals)
@@ -136,15 +136,15 @@ class _RowScan:
             strips.append(code.let("strip", code.joined(strips[-1], total)))
         whole = strips.pop()
         assert whole is not None
-        base: Totals | None = carry
+        base: Totals | None = None if carry is None else carry.before(code, turn)
         if self.team > self._lanes:
-            ahead, whole = self._among_subgroups(code, whole, side, has_carry=carry is not None)
-            base = code.let("base", code.joined(carry, ahead))
+            ahead, whole = self._among_subgroups(code, whole, turn % 2, has_carry=carry is not None)
+            base = code.let("base", code.joined(base, ahead))
         for (start, inside), run, before, strip in zip(starts, runs, befores, strips, strict=True):
             own = code.let("base", code.joined(base, strip, before))
             self._stored(code, start, inside, own, run)
         if carry is not None:
-            code.assign(carry, code.joined(carry, whole))
+            carry.add(code, whole)
         if carry is not None and not self._machine.subgroup:
             code.add(GroupBarrier())
 
@@ -184,9 +184,7 @@ class _RowScan:
             run.append(code.let("run", code.joined(run[-1], one)))
         return run
 
-    def _stored(
-        self, code: Folded, start: Scalar, inside: Scalar | None, base: Totals, run: Sequence[Totals]
-    ) -> None:
+    def _stored(self, code: Folded, start: Scalar, inside: Scalar | None, base: Totals, run: Sequence[Totals]) -> None:
         parts: list[Totals | None] = [None, *run[:-1]] if self._scan.is_exclusive else [*run]
         own = code if inside is None else Folded(self._scan, self._names)
         totals = [own.let("sum", (own.value(own.let("sum", own.joined(base, one))),))[0] for one in parts]
@@ -232,9 +230,7 @@ class _RowScan:
             code.assign(total, code.got(memory, (index(side), index(strip), index(self.team - 1))))
         return [*before]
 
-    def _among_subgroups(
-        self, code: Folded, whole: Totals, side: Scalar, *, has_carry: bool
-    ) -> tuple[Totals, Totals]:
+    def _among_subgroups(self, code: Folded, whole: Totals, side: Scalar, *, has_carry: bool) -> tuple[Totals, Totals]:
         """The total of the subgroups before that of a thread, and of all of them."""
         lanes, count = self._lanes, self.team // self._lanes
         memory = self._shared(code, (2, count))

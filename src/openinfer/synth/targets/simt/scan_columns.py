@@ -13,7 +13,7 @@ from openinfer.loops.ir import Alloc, Bind, Buffer, For, GroupBarrier, If, Let, 
 from openinfer.loops.rewrite import Statements, renamed
 from openinfer.synth.targets.simt.baseline import Formed
 from openinfer.synth.targets.simt.machine import SimtMachine
-from openinfer.synth.targets.simt.scan_parts import Folded, LoneScan, Names, ScanElements, Totals
+from openinfer.synth.targets.simt.scan_parts import Carry, Folded, LoneScan, ScanElements, Totals
 from openinfer.synth.targets.simt.threads import int_extent, lets_of
 from openinfer.synth.targets.simt.wide import FreshNames
 
@@ -134,36 +134,35 @@ class _ColumnScan:
         each = columns.members * columns.each
         code = Folded(self._scan, self._names)
         if not is_symbolic(length) and length <= each:
-            self._stretch(code, index(0), None, index(0), is_whole=length == each)
+            self._stretch(code, index(0), None, is_whole=length == each)
             return tuple(code.statements)
-        carry = [code.local("carry", code.neutral) for _ in range(columns.width)]
+        carry = [Carry.of(code, -(-most_elements((length,)) // each)) for _ in range(columns.width)]
         turn = self._names.var("stretch")
         full = (length + (each - 1)) // each if is_symbolic(length) else length // each
         inside = Folded(self._scan, self._names)
-        self._stretch(inside, turn * each, carry, turn % 2, is_whole=not is_symbolic(length))
+        self._stretch(inside, turn, carry, is_whole=not is_symbolic(length))
         code.add(For(turn, index(full), tuple(inside.statements)))
         if not is_symbolic(length) and length % each:
-            self._stretch(code, index(full * each), carry, index(full % 2), is_whole=False)
+            self._stretch(code, index(full), carry, is_whole=False)
         return tuple(code.statements)
 
-    def _stretch(
-        self, code: Folded, first: Scalar, carry: Sequence[Names] | None, side: Scalar, *, is_whole: bool
-    ) -> None:
+    def _stretch(self, code: Folded, turn: Scalar, carry: Sequence[Carry] | None, *, is_whole: bool) -> None:
+        """A stretch, by its number."""
         columns = self._columns
-        places, terms = self._loaded(code, first, is_whole=is_whole)
+        places, terms = self._loaded(code, turn * (columns.members * columns.each), is_whole=is_whole)
         runs = [[code.let("run", one)] for one in terms[0]]
         for row in terms[1:]:
             for run, one in zip(runs, row, strict=True):
                 run.append(code.let("run", code.joined(run[-1], one)))
         wholes = [run[-1] for run in runs]
-        bases: list[Totals | None] = [*carry] if carry is not None else [None] * columns.width
+        bases = [None] * columns.width if carry is None else [one.before(code, turn) for one in carry]
         if columns.members > 1:
-            ahead, wholes = self._among_members(code, wholes, side, has_carry=carry is not None)
+            ahead, wholes = self._among_members(code, wholes, turn % 2, has_carry=carry is not None)
             bases = [code.let("base", code.joined(base, one)) for base, one in zip(bases, ahead, strict=True)]
         for number, (place, inside) in enumerate(places):
             self._stored(code, place, inside, bases, [self._parts(run, number) for run in runs])
-        for one, whole in zip(carry or (), wholes, strict=carry is not None):
-            code.assign(one, code.joined(one, whole))
+        for total, whole in zip(carry or (), wholes, strict=carry is not None):
+            total.add(code, whole)
 
     def _parts(self, run: Sequence[Totals], number: int) -> Totals | None:
         if self._scan.is_exclusive:

@@ -13,6 +13,7 @@ from openinfer.loops.ir import (
     Combine,
     Const,
     For,
+    If,
     Let,
     Load,
     Local,
@@ -33,6 +34,8 @@ from openinfer.synth.targets.simt.wide import FreshNames, KeptElements, WideCopi
 Totals: TypeAlias = tuple[Scalar, ...]
 """The variables of a total; of a float product: the product, and whether all factors are finite (0 or NaN)."""
 Names: TypeAlias = tuple[ScalarVar, ...]
+_MOST_STRETCHES = 128
+"""Totals of floats that are added one after the other."""
 
 
 @dataclass(frozen=True)
@@ -172,6 +175,39 @@ class Folded:
 
 
 @dataclass(frozen=True)
+class Carry:
+    """The total of all stretches before the current one; long sums of floats have one for some, and one for others."""
+
+    inner: Names
+    outer: Names | None = None
+    block: int = 0
+    """The stretches that ``inner`` has at most."""
+
+    @classmethod
+    def of(cls, code: Folded, stretches: int) -> "Carry":
+        """The variables, before the first of so many stretches."""
+        inner = code.local("carry", code.neutral)
+        if code.scan.op != "add" or code.scan.accumulator.kind != "float" or stretches <= _MOST_STRETCHES:
+            return cls(inner)
+        block = 1 << (stretches - 1).bit_length() // 2
+        return cls(inner, code.local("carry", code.neutral), block)
+
+    def before(self, code: Folded, turn: Scalar) -> Totals:
+        """The total before a stretch."""
+        if self.outer is None:
+            return self.inner
+        passed = Folded(code.scan, code.names)
+        passed.assign(self.outer, code.joined(self.outer, self.inner))
+        passed.assign(self.inner, code.neutral)
+        code.add(If((turn % self.block).eq(0), tuple(passed.statements)))
+        return code.let("carried", code.joined(self.outer, self.inner))
+
+    def add(self, code: Folded, total: Totals) -> None:
+        """Adds the total of a stretch."""
+        code.assign(self.inner, code.joined(self.inner, total))
+
+
+@dataclass(frozen=True)
 class ScanElements:
     """The terms and results of a scan, for several contiguous elements at once."""
 
@@ -215,4 +251,3 @@ class ScanElements:
     def _memory(self, hint: str) -> Buffer:
         """Stands for elements in registers."""
         return Buffer(self.names.name(hint), self.scan.accumulator, (self.extent,), Space.OWN)
-

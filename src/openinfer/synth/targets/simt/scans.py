@@ -1,7 +1,7 @@
 """Scans before launches get their forms: long ones in chunks that many groups scan, others as loops.
 
-If there are too few rows for all units, or a row has so many stretches that their totals would have to be added in
-blocks, three launches scan a row: the totals of chunks, a scan of these, and a scan of each chunk.
+If there are too few rows for all units, three launches scan a row: they compute totals of chunks, a scan of these, and
+a scan of each chunk.
 """
 
 from collections.abc import Iterator
@@ -41,8 +41,6 @@ from openinfer.synth.targets.simt.wide import FreshNames
 
 _LEAST_STRETCHES = 8
 """Stretches of a row from which it is divided, if there are few rows."""
-_MOST_STRETCHES = 128
-"""Stretches of a row whose totals are added one after the other."""
 _LEAST_CHUNK = 4096
 _PARTS = 16
 """Chunks per compute unit, all of which are scanned at the same time."""
@@ -71,8 +69,8 @@ def _without(one: Statement, kernel: Kernel) -> Statements:
 
 
 def _is_worthwhile(one: LoneScan, machine: SimtMachine) -> bool:
-    if any(is_symbolic(int_extent(loop.extent)) for loop in one.loops) and one.is_across:
-        return False
+    if one.is_across and is_symbolic(int_extent(one.loops[-1].extent)):
+        return False  # A thread for each column is better than threads along columns.
     return most_elements((one.scan.axis.extent,)) >= machine.least_row
 
 
@@ -87,8 +85,7 @@ def _chunk(one: LoneScan, machine: SimtMachine) -> int:
     else:
         team, stretch = row_stretch(one, machine)
         threads = team * span(one.rows)[1]
-    is_few = 2 * threads < machine.units * MOST_TEAM and extent >= _LEAST_STRETCHES * stretch
-    if not is_few and extent <= _MOST_STRETCHES * stretch:
+    if 2 * threads >= machine.units * MOST_TEAM or extent < _LEAST_STRETCHES * stretch:
         return 0
     wanted = extent * span(one.rows)[1] // (_PARTS * machine.units * (1 if found is None else 64))
     least = _LEAST_CHUNK if found is None else 64
@@ -109,12 +106,12 @@ def _chunked(one: LoneScan, each: int, names: FreshNames) -> Iterator[Statement]
     def at(number: Scalar) -> tuple[Scalar, ...]:
         return (*(loop.index for loop in outer), number, *(loop.index for loop in columns))
 
-    def around(*body: Statement, number: ScalarVar | None = None) -> Statement:
+    def around(*body: Statement, number: ScalarVar | None = None) -> Statements:
         made: Statements = body
         own = () if number is None else (For(number, index(count), (), LoopKind.PARALLEL),)
         for loop in reversed((*outer, *own, *columns)):
             made = (replace(loop, body=made),)
-        return made[0]
+        return made
 
     def first_of(place: Scalar, length: int) -> Scalar:
         """Where some steps begin in memory."""
@@ -123,15 +120,16 @@ def _chunked(one: LoneScan, each: int, names: FreshNames) -> Iterator[Statement]
     total = names.var("total", kind)
     term = replaced(scan.term, {scan.axis.index: first_of(chunk * each, each) + step})
     add = For(step, index(each), (SetLocal(total, Binary(scan.op, total, term)),))
-    yield around(Local(total, _initial(scan)), add, Store(totals, at(chunk), total), number=chunk)
+    yield from around(Local(total, _initial(scan)), add, Store(totals, at(chunk), total), number=chunk)
     along = Axis(names.var("part"), count)
     result = Result(starts, at(along.index), scan.total)
-    yield around(Scan(along, scan.op, kind, load(totals, *at(along.index)), result))
+    yield from around(Scan(along, scan.op, kind, load(totals, *at(along.index)), result))
 
     def scanned(place: Scalar, length: int, before: Scalar) -> tuple[Statement, ...]:
         """A chunk, whose totals begin with that of all before it."""
         moved: dict[Scalar, Scalar] = {scan.axis.index: first_of(place, length) + scan.axis.index}
-        start = before if one.is_across else names.var("start", kind)
+        is_named = not one.is_across and (one.loops or length == each)
+        start = names.var("start", kind) if is_named else before
         whole: dict[Scalar, Scalar] = {**moved, scan.total: Binary(scan.op, start, scan.total)}
         out = Result(
             scan.out.buffer,
@@ -145,9 +143,9 @@ def _chunked(one: LoneScan, each: int, names: FreshNames) -> Iterator[Statement]
     last = names.var("part")
     place = index(count - 1) - last
     before = select(place > 0, load(starts, *at(pair("max", place - 1, index(0)))), _initial(scan))
-    yield around(*scanned(place * each, each, before), number=last)
+    yield from around(*scanned(place * each, each, before), number=last)
     if extent % each:
-        yield around(*scanned(index(count * each), extent - count * each, load(starts, *at(index(count - 1)))))
+        yield from around(*scanned(index(count * each), extent - count * each, load(starts, *at(index(count - 1)))))
 
 
 def _initial(one: Scan) -> Scalar:
