@@ -5,6 +5,7 @@ totals of these. All loads of a stretch are in flight together. The total of a s
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 from openinfer.loops.build import index, pair, unflat
 from openinfer.loops.dim import is_symbolic, most_elements, span
@@ -13,7 +14,17 @@ from openinfer.loops.rewrite import Statements
 from openinfer.synth.targets.simt.baseline import Formed
 from openinfer.synth.targets.simt.machine import SimtMachine
 from openinfer.synth.targets.simt.scan_columns import scanned_columns
-from openinfer.synth.targets.simt.scan_parts import Carry, Folded, LoneScan, Names, ScanElements, Totals, lone_scan
+from openinfer.synth.targets.simt.scan_parts import (
+    Carry,
+    Folded,
+    LoneScan,
+    Names,
+    ScanElements,
+    StretchLoads,
+    Totals,
+    each_stretch,
+    lone_scan,
+)
 from openinfer.synth.targets.simt.segments import LaunchPart
 from openinfer.synth.targets.simt.threads import int_extent, lets_of
 from openinfer.synth.targets.simt.wide import FreshNames
@@ -113,21 +124,24 @@ class _RowScan:
         """A row: full stretches, then what is left."""
         code, chunks, each = Folded(self._scan, self._names), self._chunks, self.team * self._each
         if not is_symbolic(chunks) and chunks <= each:
-            self._stretch(code, index(0), None, is_whole=chunks == each)
+            self._last(code, 0, None, is_whole=chunks == each)
             return tuple(code.statements)
         carry = Carry.of(code, -(-most_elements((chunks,)) // each))
-        turn = self._names.var("stretch")
         full = (chunks + (each - 1)) // each if is_symbolic(chunks) else chunks // each
-        inside = Folded(self._scan, self._names)
-        self._stretch(inside, turn, carry, is_whole=not is_symbolic(chunks))
-        code.add(For(turn, index(full), tuple(inside.statements)))
+        load = partial(self._loads, is_whole=not is_symbolic(chunks))
+        each_stretch(code, full, load, lambda inside, turn, loaded: self._stretch(inside, turn, carry, loaded))
         if not is_symbolic(chunks) and chunks % each:
-            self._stretch(code, index(full), carry, is_whole=False)
+            self._last(code, full, carry, is_whole=False)
         return tuple(code.statements)
 
-    def _stretch(self, code: Folded, turn: Scalar, carry: Carry | None, *, is_whole: bool) -> None:
+    def _last(self, code: Folded, number: int, carry: Carry | None, *, is_whole: bool) -> None:
+        loaded = self._loads(index(number), is_whole=is_whole)
+        code.add(*loaded.loads)
+        self._stretch(code, index(number), carry, loaded)
+
+    def _stretch(self, code: Folded, turn: Scalar, carry: Carry | None, loaded: StretchLoads) -> None:
         """A stretch, by its number."""
-        starts, terms = self._loaded(code, turn * (self.team * self._each), is_whole=is_whole)
+        terms = [one[::-1] if self._scan.is_reversed else one for one in loaded.terms(code)]
         runs = [self._scanned(code, one) for one in terms]
         totals = [code.local("total", run[-1]) for run in runs]
         befores = self._before(code, totals)
@@ -140,7 +154,7 @@ class _RowScan:
         if self.team > self._lanes:
             ahead, whole = self._among_subgroups(code, whole, turn % 2, has_carry=carry is not None)
             base = code.let("base", code.joined(base, ahead))
-        for (start, inside), run, before, strip in zip(starts, runs, befores, strips, strict=True):
+        for (start, inside), run, before, strip in zip(loaded.places, runs, befores, strips, strict=True):
             own = code.let("base", code.joined(base, strip, before))
             self._stored(code, start, inside, own, run)
         if carry is not None:
@@ -148,35 +162,21 @@ class _RowScan:
         if carry is not None and not self._machine.subgroup:
             code.add(GroupBarrier())
 
-    def _loaded(
-        self, code: Folded, first: Scalar, *, is_whole: bool
-    ) -> tuple[list[tuple[Scalar, Scalar | None]], list[list[Totals]]]:
-        """The terms of all chunks of a thread, in the order of the scan, and where their elements begin.
+    def _loads(self, turn: Scalar, *, is_whole: bool) -> StretchLoads:
+        """The chunks of a thread in a stretch.
 
         A thread without a chunk takes the last one, with neutral terms: so no load waits for a branch.
         """
-        lanes, each, width, names = self._lanes, self._each, self._width, self._names
-        last = index(self._chunks - 1)
-        starts: list[tuple[Scalar, Scalar | None]] = []
-        found: list[tuple[Statements, tuple[Scalar, ...]]] = []
+        lanes, each, names = self._lanes, self._each, self._names
+        last, found = index(self._chunks - 1), StretchLoads()
         for strip in range(each):
             chunk, start = names.var("chunk"), names.var(self._scan.axis.index.name)
             place = self._member // lanes * (lanes * each) + self._member % lanes if self.team > lanes else self._member
-            code.add(Let(chunk, first + place + strip * lanes))
             at = chunk if is_whole else pair("min", chunk, last)
-            code.add(Let(start, (last - at if self._scan.is_reversed else at) * width))
-            loads, body, values = self._elements.terms(start, width)
-            code.add(*loads)
-            starts.append((start, None if is_whole else chunk <= last))
-            found.append((body, values[::-1] if self._scan.is_reversed else values))
-        terms: list[list[Totals]] = []
-        for (_, inside), (body, values) in zip(starts, found, strict=True):
-            code.add(*body)
-            own = [code.of(value) for value in values]
-            if inside is not None:
-                own = [code.let("term", code.choice(inside, one, code.neutral)) for one in own]
-            terms.append(own)
-        return starts, terms
+            found.loads += [Let(chunk, turn * (self.team * each) + place + strip * lanes)]
+            found.loads += [Let(start, (last - at if self._scan.is_reversed else at) * self._width)]
+            found.take(start, None if is_whole else chunk <= last, self._elements.terms(start, self._width))
+        return found
 
     def _scanned(self, code: Folded, terms: Sequence[Totals]) -> list[Totals]:
         run = [code.let("run", terms[0])]

@@ -6,19 +6,30 @@ and exchange their totals through shared memory. All loads of a stretch are in f
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from openinfer.loops.build import index, pair, unflat
 from openinfer.loops.dim import is_symbolic, most_elements, span
-from openinfer.loops.ir import Alloc, Bind, Buffer, For, GroupBarrier, If, Let, LoopKind, Scalar, Statement
+from openinfer.loops.ir import Alloc, Bind, Buffer, For, GroupBarrier, If, Let, LoopKind, Scalar, ScalarVar, Statement
 from openinfer.loops.rewrite import Statements, renamed
 from openinfer.synth.targets.simt.baseline import Formed
 from openinfer.synth.targets.simt.machine import SimtMachine
-from openinfer.synth.targets.simt.scan_parts import Carry, Folded, LoneScan, ScanElements, Totals
+from openinfer.synth.targets.simt.scan_parts import (
+    Carry,
+    Folded,
+    LoneScan,
+    ScanElements,
+    StretchLoads,
+    Totals,
+    each_stretch,
+)
 from openinfer.synth.targets.simt.threads import int_extent, lets_of
 from openinfer.synth.targets.simt.wide import FreshNames
 
-_LEAST, _MOST = 8, 32
-"""Adjacent threads with adjacent columns: accesses are whole transactions, or as many as a subgroup makes at once."""
+_LEAST = 8
+"""Adjacent threads with adjacent columns, from which these are beside each other."""
+_FEW, _MOST = 16, 32
+"""The same if there are few columns, and as many as a subgroup makes accesses at once."""
 _MOST_GROUP = 512
 _ACCESS_BITS = 32
 """Bits per access: adjacent threads are enough to make them wide."""
@@ -67,7 +78,7 @@ def _columns(one: LoneScan, machine: SimtMachine, names: FreshNames) -> _Columns
     each = max(min(_EACH, machine.kept_elements // (words * width), length), 1)
     outer = span(one.rows)[1] // columns
     beside, most = min(_MOST, machine.group), min(max(machine.group, machine.largest_group), _MOST_GROUP)
-    while beside > _LEAST and (beside > chunks or outer * -(-chunks // beside) < machine.units):
+    while beside > chunks or (beside > _FEW and outer * -(-chunks // beside) < machine.units):
         beside //= 2
     groups, members = outer * -(-chunks // beside), 1
     rows = len(Folded(scan, names).neutral) * max(scan.accumulator.bits, 32) // 8 * width * 2 * beside
@@ -134,22 +145,24 @@ class _ColumnScan:
         each = columns.members * columns.each
         code = Folded(self._scan, self._names)
         if not is_symbolic(length) and length <= each:
-            self._stretch(code, index(0), None, is_whole=length == each)
+            self._last(code, 0, None, is_whole=length == each)
             return tuple(code.statements)
         carry = [Carry.of(code, -(-most_elements((length,)) // each)) for _ in range(columns.width)]
-        turn = self._names.var("stretch")
         full = (length + (each - 1)) // each if is_symbolic(length) else length // each
-        inside = Folded(self._scan, self._names)
-        self._stretch(inside, turn, carry, is_whole=not is_symbolic(length))
-        code.add(For(turn, index(full), tuple(inside.statements)))
+        load = partial(self._loads, is_whole=not is_symbolic(length))
+        each_stretch(code, full, load, lambda inside, turn, loaded: self._stretch(inside, turn, carry, loaded))
         if not is_symbolic(length) and length % each:
-            self._stretch(code, index(full), carry, is_whole=False)
+            self._last(code, full, carry, is_whole=False)
         return tuple(code.statements)
 
-    def _stretch(self, code: Folded, turn: Scalar, carry: Sequence[Carry] | None, *, is_whole: bool) -> None:
+    def _last(self, code: Folded, number: int, carry: Sequence[Carry] | None, *, is_whole: bool) -> None:
+        loaded = self._loads(index(number), is_whole=is_whole)
+        code.add(*loaded.loads)
+        self._stretch(code, index(number), carry, loaded)
+
+    def _stretch(self, code: Folded, turn: Scalar, carry: Sequence[Carry] | None, loaded: StretchLoads) -> None:
         """A stretch, by its number."""
-        columns = self._columns
-        places, terms = self._loaded(code, turn * (columns.members * columns.each), is_whole=is_whole)
+        columns, terms = self._columns, loaded.terms(code)
         runs = [[code.let("run", one)] for one in terms[0]]
         for row in terms[1:]:
             for run, one in zip(runs, row, strict=True):
@@ -159,7 +172,7 @@ class _ColumnScan:
         if columns.members > 1:
             ahead, wholes = self._among_members(code, wholes, turn % 2, has_carry=carry is not None)
             bases = [code.let("base", code.joined(base, one)) for base, one in zip(bases, ahead, strict=True)]
-        for number, (place, inside) in enumerate(places):
+        for number, (place, inside) in enumerate(loaded.places):
             self._stored(code, place, inside, bases, [self._parts(run, number) for run in runs])
         for total, whole in zip(carry or (), wholes, strict=carry is not None):
             total.add(code, whole)
@@ -169,36 +182,26 @@ class _ColumnScan:
             return run[number - 1] if number else None
         return run[number]
 
-    def _loaded(
-        self, code: Folded, first: Scalar, *, is_whole: bool
-    ) -> tuple[list[tuple[Scalar, Scalar | None]], list[list[Totals]]]:
-        """The terms of a thread: its elements of each column, in order, and where they are along the column."""
+    def _loads(self, turn: Scalar, *, is_whole: bool) -> StretchLoads:
+        """The elements of a thread in a stretch: consecutive ones of each of its columns."""
         columns, names, last = self._columns, self._names, index(self._scan.axis.extent - 1)
-        places: list[tuple[Scalar, Scalar | None]] = []
-        found: list[tuple[Statements, tuple[Scalar, ...]]] = []
+        found = StretchLoads()
         for number in range(columns.each):
             step, place = names.var("step"), names.var(self._scan.axis.index.name)
-            code.add(Let(step, first + self._member * columns.each + number))
+            first = turn * (columns.members * columns.each) + self._member * columns.each
+            found.loads += [Let(step, first + number)]
             at = step if is_whole else pair("min", step, last)
-            code.add(Let(place, last - at if self._scan.is_reversed else at))
+            found.loads += [Let(place, last - at if self._scan.is_reversed else at)]
             loads, body, values = columns.elements.terms(self._start, columns.width)
             known = {self._scan.axis.index.name: place}
-            code.add(*renamed(loads, known))
-            places.append((place, None if is_whole else step <= last))
-            found.append((renamed(body, known), values))
-        terms: list[list[Totals]] = []
-        for (_, inside), (body, values) in zip(places, found, strict=True):
-            code.add(*body)
-            own = [code.of(value) for value in values]
-            if inside is not None:
-                own = [code.let("term", code.choice(inside, one, code.neutral)) for one in own]
-            terms.append(own)
-        return places, terms
+            parts = renamed(loads, known), renamed(body, known), values
+            found.take(place, None if is_whole else step <= last, parts)
+        return found
 
     def _stored(
         self,
         code: Folded,
-        place: Scalar,
+        place: ScalarVar,
         inside: Scalar | None,
         bases: Sequence[Totals | None],
         parts: Sequence[Totals | None],
@@ -207,7 +210,6 @@ class _ColumnScan:
         pairs = zip(bases, parts, strict=True)
         totals = [own.let("sum", (own.value(own.let("sum", own.joined(base, one))),))[0] for base, one in pairs]
         made = self._columns.elements.stores(self._start, totals).statements
-        assert isinstance(place, type(self._start))
         own.add(*renamed(made, {self._scan.axis.index.name: place}))
         conditions = [one for one in (inside, self._is_own) if one is not None]
         statements: tuple[Statement, ...] = tuple(own.statements)

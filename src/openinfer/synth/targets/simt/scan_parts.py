@@ -1,11 +1,11 @@
 """Parts of scans: how totals are combined, and the statements that combine them, load terms and store results."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from openinfer.loops.affine import position
-from openinfer.loops.build import cast, select, unary
+from openinfer.loops.build import cast, index, select, unary
 from openinfer.loops.dim import is_symbolic
 from openinfer.loops.ir import (
     Binary,
@@ -24,10 +24,11 @@ from openinfer.loops.ir import (
     Space,
     Statement,
     Store,
+    WideLoad,
     visit,
 )
-from openinfer.loops.rewrite import Statements, replaced
-from openinfer.synth.targets.simt.team import shared_type
+from openinfer.loops.rewrite import Statements, binders, replaced
+from openinfer.synth.targets.simt.team import as_words, shared_type
 from openinfer.synth.targets.simt.threads import int_extent, nest
 from openinfer.synth.targets.simt.wide import FreshNames, KeptElements, WideCopies, WideLoop
 
@@ -174,6 +175,67 @@ class Folded:
         return tuple(cast(Load(buffer, at), part.dtype) for buffer, part in pairs)
 
 
+@dataclass
+class StretchLoads:
+    """What a thread loads of a stretch, and the terms that it makes of that."""
+
+    places: list[tuple[ScalarVar, Scalar | None]] = field(default_factory=list)
+    """Where its elements are; for some threads only under a condition."""
+    loads: list[Statement] = field(default_factory=list)
+    found: list[tuple[Statements, tuple[Scalar, ...]]] = field(default_factory=list)
+    """Further statements, and terms."""
+
+    def take(self, place: ScalarVar, inside: Scalar | None, found: tuple[Statements, Statements, Totals]) -> None:
+        """Adds adjacent elements."""
+        loads, body, values = found
+        if not any(isinstance(one, WideLoad) for one in loads):
+            loads, body = (*loads, *body), ()  # Elements are loaded one by one, where terms are made of them.
+        self.places.append((place, inside))
+        self.loads += loads
+        self.found.append((body, values))
+
+    @property
+    def loaded(self) -> Names:
+        """The variables that are loaded."""
+        wide = tuple(var for one in self.loads if isinstance(one, WideLoad) for var in one.variables)
+        return wide or tuple(one for _, values in self.found for one in values if isinstance(one, ScalarVar))
+
+    def terms(self, code: Folded) -> list[list[Totals]]:
+        """The terms, with neutral ones where there is no element."""
+        terms: list[list[Totals]] = []
+        for (_, inside), (body, values) in zip(self.places, self.found, strict=True):
+            code.add(*body)
+            own = [code.of(value) for value in values]
+            if inside is not None:
+                own = [code.let("term", code.choice(inside, one, code.neutral)) for one in own]
+            terms.append(own)
+        return terms
+
+
+def each_stretch(
+    code: Folded,
+    count: int,
+    load: Callable[[Scalar], StretchLoads],
+    run: Callable[[Folded, Scalar, StretchLoads], None],
+) -> None:
+    """A loop over stretches, each of which is loaded while the one before is scanned."""
+    turn, inside = code.names.var("stretch"), Folded(code.scan, code.names)
+    own = load(turn)
+    if is_symbolic(count) or count == 1:
+        inside.add(*own.loads)
+    else:
+        first, following = load(index(0)), load(turn + 1)
+        code.add(*first.loads)
+        ahead = code.local("ahead", first.loaded)
+        known = set(own.loaded)
+        inside.add(*(one for one in own.loads if not (binders(one) and set(binders(one)) <= known)))
+        inside.add(*(Let(var, value) for var, value in zip(own.loaded, ahead, strict=True)))
+        kept = (SetLocal(var, value) for var, value in zip(ahead, following.loaded, strict=True))
+        inside.add(If(turn + 1 < count, (*following.loads, *kept)))
+    run(inside, turn, own)
+    code.add(For(turn, index(count), tuple(inside.statements)))
+
+
 @dataclass(frozen=True)
 class Carry:
     """The total of all stretches before the current one; long sums of floats have one for some, and one for others."""
@@ -238,7 +300,9 @@ class ScanElements:
         made = WideLoop(self.index, body, self.unaligned).copies(
             start, width, self.names, KeptElements(stores=(0,), dropped=(0,))
         )
-        return made.first, made.body, made.stored[0]
+        pairs = [as_words(each, self.names) if isinstance(each, WideLoad) else (each, []) for each in made.first]
+        unpacked = tuple(let for _, lets in pairs for let in lets)
+        return tuple(each for each, _ in pairs), (*unpacked, *made.body), made.stored[0]
 
     def stores(self, start: Scalar, totals: Sequence[Scalar]) -> WideCopies:
         """Stores the results of elements from ``start``, given their totals."""
