@@ -7,6 +7,7 @@ SHADER_FEATURES = "tests/synth/vulkan/test_features.py"
 KERNELS = "tests/synth/vulkan/test_kernels_on_lavapipe.py"
 BASELINE = "tests/synth/test_simt_baseline.py"
 FORMS = "tests/synth/test_simt_schedule.py"
+SCANS = "tests/synth/test_simt_scan.py"
 LAUNCHES = "tests/synth/test_simt_checks.py"
 REQUIRE = "tests/synth/vulkan/test_require.py"
 DRIVERS = "tests/synth/vulkan/test_drivers.py"
@@ -270,6 +271,22 @@ DEVICE_BUGS = (
         "eq(0), stores)",
         FORMS,
         "rows_are_right and subgroups",
+    ),
+    Bug(
+        "subgroups scan what others have not totalled yet",
+        "synth/targets/simt/scan.py",
+        "whole))), GroupBarrier())",
+        "whole))))",
+        SCANS,
+        "every_length",
+    ),
+    Bug(
+        "a stretch begins without the totals before it",
+        "synth/targets/simt/scan_parts.py",
+        "code.assign(self.inner, code.joined(self.inner, total))",
+        "code.assign(self.inner, total)",
+        SCANS,
+        "columns_are_beside",
     ),
     Bug(
         "a whole access behind the last one",
