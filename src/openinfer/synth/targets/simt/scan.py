@@ -18,10 +18,10 @@ from openinfer.synth.targets.simt.scan_parts import (
     Carry,
     Folded,
     LoneScan,
-    Names,
     ScanElements,
     StretchLoads,
     Totals,
+    TotalVars,
     each_stretch,
     lone_scan,
 )
@@ -194,7 +194,7 @@ class _RowScan:
 
     # --- totals of other threads --------------------------------------------------------------------------------------
 
-    def _before(self, code: Folded, totals: Sequence[Names]) -> list[Totals | None]:
+    def _before(self, code: Folded, totals: Sequence[TotalVars]) -> list[Totals | None]:
         """The totals of the threads before each one, by chunk; ``totals`` become those of all."""
         if self._lanes == 1:
             return [None for _ in totals]
@@ -204,7 +204,7 @@ class _RowScan:
         code.combine(totals, self._lanes, before)
         return [*before]
 
-    def _before_in_memory(self, code: Folded, totals: Sequence[Names]) -> list[Totals | None]:
+    def _before_in_memory(self, code: Folded, totals: Sequence[TotalVars]) -> list[Totals | None]:
         """The same without subgroups: each step doubles the number of threads whose terms are in a total."""
         memory = self._shared(code, (2, len(totals), self.team))
         side, reach = 0, 1

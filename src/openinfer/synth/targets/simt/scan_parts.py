@@ -34,7 +34,7 @@ from openinfer.synth.targets.simt.wide import FreshNames, KeptElements, WideCopi
 
 Totals: TypeAlias = tuple[Scalar, ...]
 """The variables of a total; of a float product: the product, and whether all factors are finite (0 or NaN)."""
-Names: TypeAlias = tuple[ScalarVar, ...]
+TotalVars: TypeAlias = tuple[ScalarVar, ...]
 _MOST_STRETCHES = 128
 """Totals of floats that are added one after the other."""
 
@@ -134,13 +134,13 @@ class Folded:
             found.append(var)
         return tuple(found)
 
-    def local(self, hint: str, values: Totals) -> Names:
+    def local(self, hint: str, values: Totals) -> TotalVars:
         """Variables with initial values."""
         found = tuple(self.names.var(hint, value.dtype) for value in values)
         self.statements += (Local(var, value) for var, value in zip(found, values, strict=True))
         return found
 
-    def assign(self, variables: Names, values: Totals) -> None:
+    def assign(self, variables: TotalVars, values: Totals) -> None:
         """Assigns to variables that do not depend on each other's new values."""
         self.statements += (SetLocal(var, value) for var, value in zip(variables, values, strict=True))
 
@@ -148,7 +148,7 @@ class Folded:
         """One of two totals."""
         return tuple(select(cond, one, other) for one, other in zip(then, otherwise, strict=True))
 
-    def combine(self, totals: Sequence[Names], width: int, before: Sequence[Names] = ()) -> None:
+    def combine(self, totals: Sequence[TotalVars], width: int, before: Sequence[TotalVars] = ()) -> None:
         """Combines totals over threads of a subgroup."""
         variables = tuple(var for one in totals for var in one)
         others = tuple(tuple(self.names.var(f"{var.name}_other", var.dtype) for var in one) for one in totals)
@@ -195,7 +195,7 @@ class StretchLoads:
         self.found.append((body, values))
 
     @property
-    def loaded(self) -> Names:
+    def loaded(self) -> TotalVars:
         """The variables that are loaded."""
         wide = tuple(var for one in self.loads if isinstance(one, WideLoad) for var in one.variables)
         return wide or tuple(one for _, values in self.found for one in values if isinstance(one, ScalarVar))
@@ -240,14 +240,14 @@ def each_stretch(
 class Carry:
     """The total of all stretches before the current one; long sums of floats have one for some, and one for others."""
 
-    inner: Names
-    outer: Names | None = None
+    inner: TotalVars
+    outer: TotalVars | None = None
     block: int = 0
     """The stretches that ``inner`` has at most."""
 
     @classmethod
     def of(cls, code: Folded, stretches: int) -> "Carry":
-        """The variables, before the first of so many stretches."""
+        """The variables, before the first stretch, given their number."""
         inner = code.local("carry", code.neutral)
         if code.scan.op != "add" or code.scan.accumulator.kind != "float" or stretches <= _MOST_STRETCHES:
             return cls(inner)
