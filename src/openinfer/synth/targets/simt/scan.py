@@ -7,7 +7,7 @@ totals of these. All loads of a stretch are in flight together. The total of a s
 from collections.abc import Sequence
 from functools import partial
 
-from openinfer.loops.build import cast, index, load, pair, unflat
+from openinfer.loops.build import index, pair, unflat
 from openinfer.loops.dim import is_symbolic, most_elements, span
 from openinfer.loops.ir import Alloc, Bind, Buffer, For, GroupBarrier, If, Let, LoopKind, Scalar, SetLocal
 from openinfer.loops.rewrite import Statements
@@ -35,8 +35,6 @@ _BUSY = 1024
 """Threads per compute unit that keep memory busy."""
 MOST_TEAM = 512
 """Threads of a row at most: two groups then fit into a compute unit."""
-_BANKS = 32
-"""Words of shared memory that threads access at the same time."""
 _LEAST_TEAM = 8
 """Adjacent threads whose accesses together are one memory transaction."""
 
@@ -80,10 +78,6 @@ class _RowScan:
         self._group = self.team if self.team > self._lanes or not machine.subgroup else max(machine.group, self.team)
         self._lane, self._member = names.var("lane"), names.var("member")
         self._memory: tuple[Buffer, ...] = ()
-        self._room: tuple[Buffer, ...] = ()
-        is_alone = self._group == self.team and self._lanes > 1
-        fits = 4 * words * _padded(self.team * self._each) <= machine.shared_bytes // 2
-        self._is_exchanged = self._width == 1 and self._each > 1 and is_alone and fits
 
     def _threads_of_a_row(self, each: int) -> int:
         """As many threads as have enough elements, and more if there are few rows."""
@@ -116,15 +110,13 @@ class _RowScan:
             turn = names.var("turn")
             turns = (index(needed) - group + (count - 1)) // index(count)
             # Shared memory must be read before the next row overwrites it.
-            after = (GroupBarrier(),) if self._memory or self._room else ()
+            after = (GroupBarrier(),) if self._memory else ()
             body = (For(turn, turns, (Let(block, turn * count + group), *body, *after)),)
         else:
             body = (Let(block, group), *body)
         own = Let(self._member, self._lane % self.team if per > 1 else self._lane)
         threads = For(self._lane, index(self._group), (*before, own, *body), LoopKind.PARALLEL, Bind.THREAD)
-        loop = For(
-            group, index(count), (*map(Alloc, (*self._memory, *self._room)), threads), LoopKind.PARALLEL, Bind.GROUP
-        )
+        loop = For(group, index(count), (*map(Alloc, self._memory), threads), LoopKind.PARALLEL, Bind.GROUP)
         form = f"scan: {self.team} threads each, {self._each * self._width} elements at once"
         return Formed((loop,), count * self._group, form)
 
@@ -150,8 +142,6 @@ class _RowScan:
     def _stretch(self, code: Folded, turn: Scalar, carry: Carry | None, loaded: StretchLoads) -> None:
         """A stretch, by its number."""
         terms = [one[::-1] if self._scan.is_reversed else one for one in loaded.terms(code)]
-        if self._is_exchanged:
-            terms = [self._in_order(code, terms)]
         runs = [self._scanned(code, one) for one in terms]
         totals = [code.local("total", run[-1]) for run in runs]
         befores = self._before(code, totals)
@@ -164,17 +154,12 @@ class _RowScan:
         if self.team > self._lanes:
             ahead, whole = self._among_subgroups(code, whole, turn % 2, has_carry=carry is not None)
             base = code.let("base", code.joined(base, ahead))
-        bases = [
-            code.let("base", code.joined(base, strip, before)) for strip, before in zip(strips, befores, strict=True)
-        ]
-        if self._is_exchanged:
-            self._stored_in_order(code, loaded, bases[0], runs[0])
-        else:
-            for (start, inside), own, run in zip(loaded.places, bases, runs, strict=True):
-                self._stored(code, start, inside, own, run)
+        for (start, inside), run, before, strip in zip(loaded.places, runs, befores, strips, strict=True):
+            own = code.let("base", code.joined(base, strip, before))
+            self._stored(code, start, inside, own, run)
         if carry is not None:
             carry.add(code, whole)
-        if carry is not None and (self._is_exchanged or not self._machine.subgroup):
+        if carry is not None and not self._machine.subgroup:
             code.add(GroupBarrier())
 
     def _loads(self, turn: Scalar, *, is_whole: bool) -> StretchLoads:
@@ -182,21 +167,16 @@ class _RowScan:
 
         A thread without a chunk takes the last one, with neutral terms: so no load waits for a branch.
         """
-        each, names = self._each, self._names
+        lanes, each, names = self._lanes, self._each, self._names
         last, found = index(self._chunks - 1), StretchLoads()
         for strip in range(each):
             chunk, start = names.var("chunk"), names.var(self._scan.axis.index.name)
+            place = self._member // lanes * (lanes * each) + self._member % lanes if self.team > lanes else self._member
             at = chunk if is_whole else pair("min", chunk, last)
-            found.loads += [Let(chunk, turn * (self.team * each) + self._place(strip))]
+            found.loads += [Let(chunk, turn * (self.team * each) + place + strip * lanes)]
             found.loads += [Let(start, (last - at if self._scan.is_reversed else at) * self._width)]
             found.take(start, None if is_whole else chunk <= last, self._elements.terms(start, self._width))
         return found
-
-    def _place(self, strip: int) -> Scalar:
-        """The number of a thread's chunk in a stretch: adjacent threads of a subgroup have adjacent chunks."""
-        lanes, each, member = self._lanes, self._each, self._member
-        own = member // lanes * (lanes * each) + member % lanes if self.team > lanes else member
-        return own + strip * lanes
 
     def _scanned(self, code: Folded, terms: Sequence[Totals]) -> list[Totals]:
         run = [code.let("run", terms[0])]
@@ -205,39 +185,12 @@ class _RowScan:
         return run
 
     def _stored(self, code: Folded, start: Scalar, inside: Scalar | None, base: Totals, run: Sequence[Totals]) -> None:
+        parts: list[Totals | None] = [None, *run[:-1]] if self._scan.is_exclusive else [*run]
         own = code if inside is None else Folded(self._scan, self._names)
-        totals = self._totals(own, base, run)
+        totals = [own.let("sum", (own.value(own.let("sum", own.joined(base, one))),))[0] for one in parts]
         own.add(*self._elements.stores(start, totals[::-1] if self._scan.is_reversed else totals).statements)
         if inside is not None:
             code.add(If(inside, tuple(own.statements)))
-
-    def _totals(self, code: Folded, base: Totals, run: Sequence[Totals]) -> list[Scalar]:
-        parts: list[Totals | None] = [None, *run[:-1]] if self._scan.is_exclusive else [*run]
-        return [code.let("sum", (code.value(code.let("sum", code.joined(base, one))),))[0] for one in parts]
-
-    # --- elements in order --------------------------------------------------------------------------------------------
-
-    def _in_order(self, code: Folded, terms: Sequence[Sequence[Totals]]) -> list[Totals]:
-        """Terms that adjacent threads load one by one, exchanged so that each thread has contiguous ones."""
-        self._room = room = self._room or code.shared((_padded(self.team * self._each),))
-        for strip, (one,) in enumerate(terms):
-            code.add(*code.put(room, (_apart(self._place(strip)),), one))
-        code.add(GroupBarrier())
-        return [code.let("term", code.got(room, (at,))) for at in self._own_places()]
-
-    def _stored_in_order(self, code: Folded, loaded: StretchLoads, base: Totals, run: Sequence[Totals]) -> None:
-        """Stores results by the threads that have loaded the terms."""
-        room = self._room[:1]
-        for at, total in zip(self._own_places(), self._totals(code, base, run), strict=True):
-            code.add(*code.put(room, (at,), (total,)))
-        code.add(GroupBarrier())
-        for strip, (start, inside) in enumerate(loaded.places):
-            total = cast(load(room[0], _apart(self._place(strip))), self._scan.accumulator)
-            made = self._elements.stores(start, code.let("sum", (total,))).statements
-            code.add(*(made if inside is None else (If(inside, made),)))
-
-    def _own_places(self) -> list[Scalar]:
-        return [_apart(self._member * self._each + number) for number in range(self._each)]
 
     # --- totals of other threads --------------------------------------------------------------------------------------
 
@@ -299,12 +252,3 @@ class _RowScan:
 def _power(least: int) -> int:
     """The smallest power of two that is at least ``least``."""
     return 1 << (max(least, 1) - 1).bit_length()
-
-
-def _padded(count: int) -> int:
-    """The room for elements in shared memory, with padding, so that threads whose elements are apart do not wait."""
-    return count + count // _BANKS
-
-
-def _apart(place: Scalar) -> Scalar:
-    return place + place // _BANKS
