@@ -29,12 +29,12 @@ from openinfer.synth.targets.simt.segments import LaunchPart
 from openinfer.synth.targets.simt.threads import int_extent, lets_of
 from openinfer.synth.targets.simt.wide import FreshNames
 
-_MOST_CHUNKS = 8
+_MOST_CHUNKS = 16
 """Accesses that a thread has in flight at most."""
 _BUSY = 1024
-"""Threads per compute unit that keep memory busy."""
-MOST_TEAM = 512
-"""Threads of a row at most: two groups then fit into a compute unit."""
+"""Threads per compute unit that keep memory busy, and half of them if they load a stretch while they scan another."""
+_TEAM, MOST_TEAM = 256, 512
+"""Threads of a row, and the same if there are few rows: several groups fit into a compute unit."""
 _LEAST_TEAM = 8
 """Adjacent threads whose accesses together are one memory transaction."""
 
@@ -69,7 +69,10 @@ class _RowScan:
         self._width = self._elements.width(room)
         self._chunks = extent // self._width
         each = max(min(room // self._width, _MOST_CHUNKS), 1)
-        self.team = self._threads_of_a_row(each)
+        is_long = most_elements((self._chunks,)) > each * _TEAM
+        if is_long and not is_symbolic(self._chunks):
+            each = max(each // 2, 1)  # The next stretch takes as many registers.
+        self.team = self._threads_of_a_row(each, _BUSY // 2 if is_long else _BUSY)
         self._lanes = min(self.team, machine.subgroup) if machine.subgroup else self.team
         if not machine.subgroup:
             each = max(min(each, machine.shared_bytes // (8 * words * self.team)), 1)
@@ -79,14 +82,14 @@ class _RowScan:
         self._lane, self._member = names.var("lane"), names.var("member")
         self._memory: tuple[Buffer, ...] = ()
 
-    def _threads_of_a_row(self, each: int) -> int:
+    def _threads_of_a_row(self, each: int, busy: int) -> int:
         """As many threads as have enough elements, and more if there are few rows."""
         machine, chunks, rows = self._machine, most_elements((self._chunks,)), span(self._one.rows)[1]
         most = min(max(machine.group, machine.largest_group), MOST_TEAM)
         if not machine.subgroup:
             return min(_power(chunks), machine.group)
-        team = min(max(_power(-(-chunks // each)), min(_LEAST_TEAM, _power(chunks))), most)
-        while 2 * team <= min(chunks, most) and rows * team < machine.units * _BUSY:
+        team = min(max(_power(-(-chunks // each)), min(_LEAST_TEAM, _power(chunks))), most, _TEAM)
+        while 2 * team <= min(chunks, most) and rows * team < machine.units * busy:
             team *= 2
         return team
 

@@ -78,7 +78,7 @@ def _columns(one: LoneScan, machine: SimtMachine, names: FreshNames) -> _Columns
     each = max(min(_EACH, machine.kept_elements // (words * width), length), 1)
     outer = span(one.rows)[1] // columns
     beside, most = min(_MOST, machine.group), min(max(machine.group, machine.largest_group), _MOST_GROUP)
-    while beside > chunks or (beside > _FEW and outer * -(-chunks // beside) < machine.units):
+    while beside > chunks or (beside > _FEW and 4 * outer * -(-chunks // beside) < 3 * machine.units):
         beside //= 2
     groups, members = outer * -(-chunks // beside), 1
     rows = len(Folded(scan, names).neutral) * max(scan.accumulator.bits, 32) // 8 * width * 2 * beside
