@@ -163,3 +163,16 @@ def test_rows_of_a_gpu() -> None:
 
 def test_short_rows_are_threads() -> None:
     assert forms(right(running((70, 5), 1, I32, I32), MACHINE, values(I32, 70, 5))) == ["threads"]
+
+
+@pytest.mark.parametrize("length", [5, 40])
+def test_scans_beside_each_other_have_names_of_their_own(length: int) -> None:
+    x, y, z = (Buffer(name, I32, (length,)) for name in "xyz")
+    builder, acc = Builder(), ScalarVar(ACCUMULATOR, I32)
+    for out in (y, z):
+        along = Axis(builder.fresh("i"), length)
+        builder.add(Scan(along, "add", I32, load(x, along.index), Result(out, (along.index,), acc)))
+    found = scheduled(Kernel("k", (x,), (y, z), builder.body), MACHINE)
+    assert [verify(launch.kernel) for launch in found.launches] == [[] for _ in found.launches]
+    for one in launched(found, [np.ones(length, np.int32)]):
+        assert one.tolist() == [*range(1, length + 1)]

@@ -31,7 +31,7 @@ from openinfer.loops.ir import (
     Store,
     walk,
 )
-from openinfer.loops.rewrite import Statements, replaced, variables_of
+from openinfer.loops.rewrite import Statements, renamed, replaced, variables_of
 from openinfer.synth.targets.simt.machine import SimtMachine
 from openinfer.synth.targets.simt.scan import MOST_TEAM, row_stretch
 from openinfer.synth.targets.simt.scan_columns import column_stretch
@@ -54,18 +54,22 @@ def with_scans(kernel: Kernel, machine: SimtMachine) -> Kernel:
     for one in kernel.body:
         scan = lone_scan(one)
         if scan is None or not _is_worthwhile(scan, machine):
-            found += _without(one, kernel)
+            found += _without(one, kernel, names)
             continue
         chunk = _chunk(scan, machine)
         found += _chunked(scan, chunk, names) if chunk else (one,)
     return replace(kernel, body=tuple(found))
 
 
-def _without(one: Statement, kernel: Kernel) -> Statements:
+def _without(one: Statement, kernel: Kernel, names: FreshNames) -> Statements:
     """A statement with loops in place of scans; orders are already without them."""
     if not any(isinstance(each, Scan) for each in walk((one,))):
         return (one,)
-    return plain(replace(kernel, body=(one,))).body
+    before = {var.name for var in variables_of((one,))}
+    body = plain(replace(kernel, body=(one,))).body
+    # Another scan at the top level has the same names.
+    own = [var for var in variables_of(body) if var.name not in before]
+    return renamed(body, {var.name: names.var(var.name, var.dtype) for var in own})
 
 
 def _is_worthwhile(one: LoneScan, machine: SimtMachine) -> bool:
