@@ -12,6 +12,7 @@ from typing import TypeAlias
 import numpy as np
 
 from openinfer.dtypes import Array
+from openinfer.dtypes.packing import pack
 from openinfer.loops.arithmetic import (
     COMPARISONS,
     NumpyScalar,
@@ -347,7 +348,8 @@ class _KernelRun:
         if isinstance(one, WideLoad):
             values = [self._read(memory, first + place) for place in range(count)]
             if one.has_words:
-                values = [*memory.elements[first : first + count].view(np.uint32)]
+                elements, dtype = memory.elements[first : first + count], memory.buffer.dtype
+                values = [*(pack(elements, dtype) if dtype.is_packed else elements).view(np.uint32)]
             self.variables |= {var.name: value for var, value in zip(one.variables, values, strict=True)}
         else:
             values = [self.value(value) for value in one.values]

@@ -1,16 +1,15 @@
 """Factors of contractions that are stored in few bits: integers, or 16-bit floats.
 
-Integers stand for ``(integer - zero) * scale``, with ``zero`` and ``scale`` constant along the sum. An invariant factor
-need not be multiplied inside the sum: the scale moves to the result.
+Integers stand for ``(integer - zero) * scale``, with ``zero`` and ``scale`` constant along the sum: such a scale is in
+the epilogue (``openinfer.loops.scales``).
 """
 
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from math import prod
 
 from openinfer.loops.affine import variables
-from openinfer.loops.ir import ACCUMULATOR, Binary, Buffer, Cast, Contraction, Load, Scalar, ScalarVar
-from openinfer.loops.rewrite import changed
+from openinfer.loops.ir import Binary, Buffer, Cast, Contraction, Load, Scalar
+from openinfer.loops.scales import LEAST, is_outside
 
 STORED = ("i8", "u8", "i4", "u4")
 """Integers that panels can store unchanged: they are converted where they are multiplied."""
@@ -18,8 +17,6 @@ HALVES = ("f16", "bf16")
 """Floats that panels can store unchanged, in the same way."""
 SCALES = ("f32", "f16")
 """The dtypes of group scales that vectors can load."""
-LEAST = 32
-"""The least number of products: with fewer, the moved roundings would exceed the error bound of a sum."""
 
 
 @dataclass(frozen=True)
@@ -54,21 +51,6 @@ def are_half_floats(one: Contraction, buffer: Buffer) -> bool:
     return value is None and buffer.dtype.name in HALVES and one.accumulator.name == "f32"
 
 
-def factored(one: Contraction) -> Contraction:
-    """The contraction with the scales of its factors moved to the epilogue, where that is allowed."""
-    if one.accumulator.name != "f32" or not one.reduced or prod(map(int, one.reduced)) < LEAST:
-        return one
-    for is_a in (True, False):
-        match one.a_value if is_a else one.b_value:
-            case Binary("mul", number, scale) if _is_outside(scale, one):
-                epilogue = changed(one.epilogue, partial(_scaled, scale=scale))
-                own = replace(one, a_value=number) if is_a else replace(one, b_value=number)
-                one = replace(own, epilogue=epilogue)
-            case _:
-                pass
-    return one
-
-
 def integers_of(one: Contraction, buffer: Buffer) -> Integers | None:
     """A factor as stored integers; None if it is something else."""
     value = one.a_value if buffer == one.a else one.b_value
@@ -83,7 +65,7 @@ def integers_of(one: Contraction, buffer: Buffer) -> Integers | None:
     match value if grouped is None else grouped[0]:
         case Cast(Load(own)) if own == buffer and grouped is not None:
             return Integers(None, grouped[1])
-        case Binary("sub", Cast(Load(own)), zero) if own == buffer and _is_outside(zero, one):
+        case Binary("sub", Cast(Load(own)), zero) if own == buffer and is_outside(zero, one):
             return None if grouped is not None else Integers(zero)
         case Cast(Load(own)) if own == buffer:
             return Integers(None)
@@ -108,12 +90,3 @@ def _in_groups(value: Scalar, one: Contraction) -> tuple[Scalar, GroupScales] | 
     first = one.bound[0].name
     is_known = all(own.buffer.dtype.name in SCALES and variables(own) & inner == {first} for own in found.loads)
     return (number, found) if is_known else None
-
-
-def _is_outside(value: Scalar, one: Contraction) -> bool:
-    """Whether a value is the same for all terms of a sum."""
-    return value.dtype is one.accumulator and not variables(value) & {var.name for var in one.bound}
-
-
-def _scaled(part: Scalar, scale: Scalar) -> Scalar | None:
-    return part * scale if isinstance(part, ScalarVar) and part.name == ACCUMULATOR else None

@@ -28,6 +28,7 @@ from openinfer.loops.ir import (
 )
 from openinfer.loops.reduction import reductions
 from openinfer.loops.rewrite import changed, straightened, with_bodies
+from openinfer.loops.scales import factored
 from openinfer.synth.memory.weights import FiniteWeights
 from openinfer.synth.program.ir import KernelStep, Program, Value, Weight
 from openinfer.synth.program.packing import Packing
@@ -41,7 +42,7 @@ from openinfer.synth.targets.cpu.machine import CpuMachine
 from openinfer.synth.targets.cpu.packable import Packable, uses_of
 from openinfer.synth.targets.cpu.packing import in_panels
 from openinfer.synth.targets.cpu.product import FusedAxis, Product, product_of, tiled_product, without_single
-from openinfer.synth.targets.cpu.quantized import are_half_floats, factored, integers_of
+from openinfer.synth.targets.cpu.quantized import are_half_floats, integers_of
 from openinfer.synth.targets.cpu.run_on import loops_as_one
 from openinfer.synth.targets.cpu.steps import in_steps
 from openinfer.synth.targets.cpu.tile import CpuTile

@@ -1,7 +1,7 @@
 """Recognizes row loops: threads may run their iterations in any order, and synchronize after each loop."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from openinfer.loops.affine import Affine, position
 from openinfer.loops.dim import is_symbolic
@@ -26,7 +26,7 @@ from openinfer.loops.ir import (
     walk,
 )
 from openinfer.loops.reduction import Reduction, reductions
-from openinfer.loops.rewrite import Statements, replaced
+from openinfer.loops.rewrite import Statements, renamed, replaced
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,13 @@ class RowLoop:
     extents: tuple[int, ...]
     body: Statements
     reductions: tuple[Reduction, ...]
+    scales: tuple[tuple[ScalarVar, Scalar], ...] = ()
+    """Accumulators to which the sum of the iterations of one access is added after a multiplication."""
+
+    def renamed(self, names: Mapping[str, ScalarVar]) -> "RowLoop":
+        """The loop with other variables."""
+        scales = tuple((names.get(var.name, var), scale) for var, scale in self.scales)
+        return replace(self, body=renamed(self.body, names), scales=scales)
 
     @property
     def shape(self) -> tuple[Scalar, ...]:

@@ -99,4 +99,5 @@ def _of_read(product: VectorProduct, tail: ProductTail, read: Load) -> VectorPro
         return None
     own = replace(one, out_index=read.index, epilogue=replaced(one.epilogue, known))
     factor, vector = replaced(product.factor, known), replaced(product.vector, known)
-    return replace(product, one=own, factor=factor, vector=vector, rows=tail.rows, inside=())
+    scale = None if product.scale is None else replaced(product.scale, known)
+    return replace(product, one=own, factor=factor, vector=vector, rows=tail.rows, inside=(), scale=scale)

@@ -80,6 +80,8 @@ class LaneTeam:
     """Chunks per thread that stay in registers, of rows that have more; 0 if all do."""
     at_once: int = CHUNKS
     """Accesses to each buffer that a thread has in flight at most."""
+    unrolled: int = 0
+    """Unrolled iterations of a loop at most; 0 if its body is to decide that."""
     apart: int = 1
     """The distance between the threads of a team in the group, if teams are interleaved across all of it."""
     runs_once: bool = False
@@ -88,22 +90,20 @@ class LaneTeam:
     def loop(self, one: RowLoop) -> Iterator[Statement]:
         """A loop, divided among the threads, and its combined reductions."""
         parts = {each.var.name: self.names.var(f"{each.var.name}_part", each.var.dtype) for each in one.reductions}
-        body = renamed(one.body, parts)
+        own = one.renamed(parts)
         for each in one.reductions:
             yield Local(parts[each.var.name], each.first)
         kept = self.kept.get(one.shape)
-        yield from (
-            self._turns(replace(one, body=body)) if kept is None else self._all_chunks(replace(one, body=body), kept)
-        )
+        yield from self._turns(own) if kept is None else self._all_chunks(own, kept)
         if one.reductions:
             yield from self._reduced(one.reductions, [parts[each.var.name] for each in one.reductions])
 
     def begun(self, one: RowLoop) -> tuple[Statements, Statements]:
         """The first loads of a loop, and the rest of it: threads may synchronize in between."""
         parts = {each.var.name: self.names.var(f"{each.var.name}_part", each.var.dtype) for each in one.reductions}
-        own, total = replace(one, body=renamed(one.body, parts)), chunks_of(one, self.widths[one.shape])
+        own, total = one.renamed(parts), chunks_of(one, self.widths[one.shape])
         at_once = self._at_once(own, total)
-        if at_once == 1:
+        if is_symbolic(total) or total < self.count:
             return (), tuple(self.loop(one))
         made = [self._chunk(own, self.member + place * self.count) for place in range(at_once)]
         first: list[Statement] = []
@@ -124,7 +124,7 @@ class LaneTeam:
         at_once = self._at_once(one, total)
         if begin:
             at_once = min(at_once, _BESIDE_KEPT)
-        whole = 0 if at_once == 1 else total // (at_once * team)
+        whole = 0 if at_once == 1 and not skipped else total // (at_once * team)
         if whole:
             turn = names.var("turn")
             first = turn + skipped if skipped else turn
@@ -148,7 +148,7 @@ class LaneTeam:
         if is_symbolic(total):
             return 1
         is_long = WideLoop(one.indices[-1], one.body).is_long
-        most = (_MOST_LONG_COPIES if is_long else _MOST_COPIES) // width
+        most = (self.unrolled or (_MOST_LONG_COPIES if is_long else _MOST_COPIES)) // width
         found = self.at_once
         while found > 1 and (found > most or found * self.count > total):
             found //= 2
@@ -162,7 +162,8 @@ class LaneTeam:
     def _chunk(self, one: RowLoop, chunk: Scalar, kept: KeptElements | None = None) -> WideCopies:
         """One chunk: an access to each buffer, and the iterations that use it."""
         width, names = self.widths[one.shape], self.names
-        loop = WideLoop(one.indices[-1], one.body, self.machine.unaligned)
+        sums = {var.name: names.var(f"{var.name}_chunk", var.dtype) for var, _ in one.scales}
+        loop = WideLoop(one.indices[-1], renamed(one.body, sums) if sums else one.body, self.machine.unaligned)
         at = names.var("chunk")
         places = unflat(at, (*one.extents[:-1], one.extents[-1] // width))
         outer = {var.name: names.var(var.name) for var in one.indices[:-1]}
@@ -170,7 +171,12 @@ class LaneTeam:
         start = names.var(one.indices[-1].name)
         made = loop.copies(start, width, names, kept)
         before = (Let(at, chunk), *lets, Let(start, places[-1] * width))
-        first, body, last = (renamed(part, outer) for part in (made.first, made.body, made.last))
+        scales = {scale: names.var("scale", scale.dtype) for _, scale in one.scales}
+        loads = (*made.first, *(Let(var, scale) for scale, var in scales.items()))
+        zeros = (Local(sums[var.name], Const(0, var.dtype)) for var, _ in one.scales)
+        added = (SetLocal(var, var + sums[var.name] * scales[scale]) for var, scale in one.scales)
+        inside = (*zeros, *made.body, *added)
+        first, body, last = (renamed(part, outer) for part in (loads, inside, made.last))
         return replace(made, first=(*before, *first), body=body, last=last)
 
     def _all_chunks(self, one: RowLoop, kept: KeptRow) -> Iterator[Statement]:

@@ -33,13 +33,18 @@ from openinfer.loops.ir import (
     Space,
     Statement,
     Store,
-    visit,
 )
 from openinfer.loops.rewrite import Statements, changed, changed_statements, replaced, straightened, variables_of
 from openinfer.synth.targets.simt.early import EarlyLoads
 from openinfer.synth.targets.simt.launches import Launch, Launches
 from openinfer.synth.targets.simt.machine import SimtMachine
-from openinfer.synth.targets.simt.products import VectorProduct, vector_product, with_fused_sums
+from openinfer.synth.targets.simt.packed import PackedNumbers
+from openinfer.synth.targets.simt.products import (
+    VectorProduct,
+    vector_product,
+    with_adjacent_rows,
+    with_fused_sums,
+)
 from openinfer.synth.targets.simt.row_loops import RowLoop, row_loop
 from openinfer.synth.targets.simt.staged import GroupMemory, Prologue, loaded, prologue_of, with_memory
 from openinfer.synth.targets.simt.tails import ProductTail, tail_of, tail_products
@@ -50,6 +55,10 @@ from openinfer.synth.targets.simt.wide import FreshNames
 _THREADS, _BUSY = 512, 1024
 """Threads per group, if the device allows that many, and per compute unit: enough to keep memory busy. More groups
 would only recompute the vectors."""
+_VECTOR_BITS = 16
+"""Bits of a large factor for each element of a vector that is read from shared memory, at least."""
+_UNROLLED = 256
+"""Unrolled terms of a row of integers."""
 
 
 def vectors(kernel: Kernel, machine: SimtMachine) -> Launches | None:
@@ -72,7 +81,32 @@ def vectors(kernel: Kernel, machine: SimtMachine) -> Launches | None:
         return None
     taken = {one.name for one in (*kernel.inputs, *kernel.outputs, *made)} | {var.name for var in variables_of(body)}
     own = replace(machine, group=min(_THREADS, max(machine.group, machine.largest_group)))
+    if tail is None:
+        found = with_adjacent_rows(found, _rows_at_once(found, own))
     return _Vectors(kernel, found, tail, prologue, own, FreshNames(taken)).launches()
+
+
+def _rows_at_once(products: Sequence[VectorProduct], machine: SimtMachine) -> int:
+    """Adjacent rows that a subgroup computes together, as far as all groups have some.
+
+    Reading the vectors from shared memory once for each integer of few bits would take longer than the integers.
+    """
+    last = products[-1]
+    turns = -(-prod(extent for _, extent in last.rows) // (machine.group // machine.subgroup * _groups(machine)))
+    count = max(1, _VECTOR_BITS // max(one.large.dtype.bits for one in products))
+    while count > 1 and (
+        count > turns
+        or last.rows[-1][1] % count
+        or count * len(products) > CHUNKS // 2
+        or count * len(products) * len(last.places) > CHUNKS
+    ):
+        count //= 2
+    return count
+
+
+def _groups(machine: SimtMachine) -> int:
+    """Groups that are launched at most."""
+    return max(_BUSY // machine.group, 1) * machine.units
 
 
 def _parts(body: Statements) -> tuple[Statements, list[Contraction], Statement | None] | None:
@@ -113,7 +147,7 @@ class _Vectors:
         self._width, self._chunks = products[-1].width, products[-1].length // products[-1].width
         rows, per = prod(extent for _, extent in products[-1].rows), machine.group // machine.subgroup
         self._needed = -(-rows // per)
-        self._count = min(self._needed, max(_BUSY // machine.group, 1) * machine.units)
+        self._count = min(self._needed, _groups(machine))
         """Groups that there is work for, and groups that are launched."""
         self._memory: dict[Buffer, GroupMemory] = {}
         """Shared memory for the results of the prologue."""
@@ -208,33 +242,42 @@ class _Vectors:
 
     def _row(self, row: Scalar) -> tuple[Statements, Statements]:
         """A row of each product, which a subgroup computes: the first loads, and the rest."""
-        last, names = self._products[-1], self._names
+        last, names, machine = self._products[-1], self._names, self._machine
         chunk, place = names.var("chunk"), names.var("place")
         indices: dict[Scalar, ScalarVar] = {var: names.var(var.name) for var, _ in last.rows}
         lets = lets_of(tuple(indices.values()), unflat(row, tuple(extent for _, extent in last.rows)))
         body: list[Statement] = []
         zeros: list[Statement] = []
+        scales: list[tuple[ScalarVar, Scalar]] = []
         sums: list[list[ScalarVar]] = []
         for one in self._products:
             kind, known = one.one.accumulator, self._named_alike(one, indices)
             own = names.var("factor", kind)
             sums.append([names.var(ACCUMULATOR, kind) for _ in one.places])
-            along = {**known, **self._quotients(one, chunk), one.along: self._at(chunk, place)}
-            body.append(Let(own, replaced(cast(one.factor, kind), along)))
+            along = {**known, one.along: self._at(chunk, place)}
+            body.append(Let(own, replaced(self._by_chunks(one, cast(one.factor, kind), chunk), along)))
+            if one.scale is not None:
+                scale = replaced(self._by_chunks(one, one.scale, chunk), known)
+                scales += [(acc, scale) for acc in sums[-1]]
             for acc, value in zip(sums[-1], self._elements(one, chunk, place), strict=True):
                 zeros.append(Local(acc, Const(0, kind)))
                 body.append(SetLocal(acc, Binary("add", acc, Binary("mul", value, own))))
         team, loop = self._team(self._machine.subgroup, self._member), self._loop(chunk, place, tuple(body))
+        integers = [one.large for one in self._products if one.large.dtype.kind != "float"]
+        packed = PackedNumbers(integers, names, machine.fuses)
         # A subgroup with a single row of each product has registers for more loads in flight.
-        at_once = CHUNKS if self._needed <= self._count else max(1, CHUNKS // len(self._products))
-        first, rest = replace(team, widths={loop.shape: self._width}, at_once=at_once).begun(loop)
+        is_single = self._needed <= self._count and not integers
+        at_once = CHUNKS if is_single else max(1, CHUNKS // len(self._products))
+        unrolled = _UNROLLED if integers else 0
+        own_team = replace(team, widths={loop.shape: self._width}, at_once=at_once, unrolled=unrolled)
+        first, rest = map(packed.converted, own_team.begun(replace(loop, scales=tuple(scales))))
         places = enumerate(last.places)
         stores = [
             one for number, at in places for one in self._stored({**at, **indices}, [own[number] for own in sums])
         ]
         early = EarlyLoads({var.name for var in indices.values()}, names)
         done = early.with_operands(tuple(stores))
-        return (*lets, *self._first(early, first)), (*zeros, *with_fused_sums(rest, self._machine), *done)
+        return (*lets, *self._first(early, first)), (*zeros, *with_fused_sums(rest, machine), *done)
 
     def _first(self, early: EarlyLoads, weights: Statements) -> Statements:
         """Loads at the start; those that may have to wait for the previous launch come last."""
@@ -246,15 +289,17 @@ class _Vectors:
         pairs = zip((*one.rows, *one.inside), (*last.rows, *last.inside), strict=True)
         return {var: indices.get(other, other) for (var, _), (other, _) in pairs}
 
-    def _quotients(self, one: VectorProduct, chunk: ScalarVar) -> dict[Scalar, Scalar]:
-        """Quotients that all elements of an access share, such as the number of the group of terms they are in."""
-        parts = [part for part in visit(one.factor) if isinstance(part, Binary) and part.op == "div"]
-        found: dict[Scalar, Scalar] = {}
-        for part in parts:
+    def _by_chunks(self, one: VectorProduct, value: Scalar, chunk: ScalarVar) -> Scalar:
+        """A value that names groups of terms by the access that they belong to: all elements of one share a group."""
+
+        def quotient(part: Scalar) -> Scalar | None:
             match part:
                 case Binary("div", left, Const(int(divisor))) if left == one.along and divisor % self._width == 0:
-                    found[part] = chunk // (divisor // self._width)
-        return found
+                    return chunk // (divisor // self._width)
+                case _:
+                    return None
+
+        return changed(value, quotient)
 
     def _elements(self, one: VectorProduct, chunk: ScalarVar, place: ScalarVar) -> Iterator[Scalar]:
         """An element of each vector, from shared memory."""
@@ -278,7 +323,7 @@ class _Vectors:
             known = {**self._named_alike(one, at), ScalarVar(ACCUMULATOR, one.one.accumulator): acc}
             where = tuple(replaced(replaced(part, known), at) for part in one.one.out_index)
             value = changed(replaced(replaced(one.one.epilogue, known), at), found.get)
-            if self._tail is None and one is self._products[-1]:
+            if self._tail is None and one.one.out == self._products[-1].one.out:
                 done.append(Store(one.one.out, where, self._in_group(value)))
             else:
                 made = self._names.var(one.one.out.name, value.dtype)
