@@ -72,7 +72,7 @@ def token(shape: LlamaShape) -> Case:
     products = sum(prod(extents) for extents in shape.tensors.values())
     name = f"decode, {products / 1e9:.1f} billion weights, bf16"
     made = Model(name, TEXT, tensors, shape.sizes, {"token": np.array([7], np.int32)}, "logits", _nothing, products, 0)
-    made = replace(made, plain={"step": np.int32(first)}, tables=tables, read_bytes=shape.read_bytes)
+    made = replace(made, plain={"step": np.int32(first)}, tables=tables, read_bytes=shape.read_bytes())
     return Case(made, "Llama", 3e-2, "bf16")
 
 

@@ -3,7 +3,8 @@
 ``--device h200`` is CUDA, ``h200-vulkan`` Vulkan.
 
 The model has the shape of LLaMA with 1.2 billion parameters, in bf16: 16 layers of width 2048, 32 heads of queries and
-8 of keys, and 2.5 GB that every token reads. The programs are built here and run wherever there is a driver: shaders
+8 of keys, and 2.5 GB that every token reads. ``--weights i8``, ``i4`` or ``u4`` stores matrices as such integers, with
+a scale of bf16 for every 32. The programs are built here and run wherever there is a driver: shaders
 are arrays in them, and the weights are made when they start. What is printed as JSON is how long a step takes at the
 end of a context of 1024 tokens, how long each kernel takes by the device's clock, and how long it takes at least: the
 bytes of the weights, keys and values at the speed of a plain stream of reads, measured first.
@@ -12,6 +13,7 @@ A small model of the same graph is compared with the simulator in the tests.
 """
 
 import argparse
+import re
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,7 +26,7 @@ from bench.gpu.forms import Program
 
 from openinfer import ModelLoader, Synthesizer, graph
 from openinfer.dtypes import DTYPES
-from openinfer.oinf import save_file
+from openinfer.oinf import QuantParams, QuantScale, TensorSpec, save_file
 from openinfer.synth.devices.description import DeviceArch
 from openinfer.synth.plan import Plan
 from openinfer.synth.targets.cuda.project import CudaProject
@@ -110,6 +112,17 @@ block entry {
 """
 
 
+MATRIX = re.compile(r"^    (W\w|head)(\(l\))?: bf16", re.MULTILINE)
+"""The declaration of a matrix."""
+GROUP = 32
+"""Weights with the same scale."""
+
+
+def text_of(weights: str) -> str:
+    """The graph with matrices of another type; integers count as the real numbers that they stand for."""
+    return MATRIX.sub(lambda found: found[0].replace("bf16", weights), TEXT)
+
+
 @dataclass(frozen=True)
 class LlamaShape:
     """The sizes of a model; the usual ones are those of 1.2 billion parameters."""
@@ -156,22 +169,25 @@ class LlamaShape:
             }
         return found
 
-    @property
-    def read_bytes(self) -> int:
+    def read_bytes(self, weights: str = "bf16") -> int:
         """What a step reads at the end of the context: all weights once, and all keys and values."""
-        weights = sum(int(np.prod(shape)) for shape in self.tensors.values())
-        return 2 * (weights + 2 * self.layers * self.tokens * self.groups * self.head)
+        elements = sum(int(np.prod(shape)) for shape in self.tensors.values())
+        scales = 0 if weights == "bf16" else elements // GROUP
+        cells = 2 * self.layers * self.tokens * self.groups * self.head
+        return DTYPES[weights].nbytes(elements) + 2 * (scales + cells)
 
 
 SMALL = LlamaShape(layers=1, width=512, heads=4, groups=1, head=32, hidden=320, classes=400, tokens=48)
 
 
-def saved(shape: LlamaShape, path: Path, seed: int | None = None) -> ModelLoader:
+def saved(shape: LlamaShape, path: Path, seed: int | None = None, weights: str = "bf16") -> ModelLoader:
     """A model of random weights; without a seed, of zeros."""
     rng, bf16 = np.random.default_rng(seed), DTYPES["bf16"].array
     tensors: dict[str, Any] = {}
     for name, extents in shape.tensors.items():
-        if seed is None:
+        if len(extents) == 2 and weights != "bf16":
+            tensors[name] = _integers(rng, extents, weights, is_zero=seed is None)
+        elif seed is None:
             tensors[name] = np.zeros(extents, bf16)
         elif len(extents) == 1:
             tensors[name] = rng.uniform(0.5, 1.5, extents).astype(bf16)
@@ -181,7 +197,16 @@ def saved(shape: LlamaShape, path: Path, seed: int | None = None) -> ModelLoader
     return ModelLoader.open(path)
 
 
-def build(plan: Plan, shape: LlamaShape, folder: Path) -> None:
+def _integers(rng: np.random.Generator, extents: tuple[int, ...], weights: str, *, is_zero: bool) -> TensorSpec:
+    dtype = DTYPES[weights]
+    codes = np.zeros(extents, np.int8) if is_zero else rng.integers(0, 1 << dtype.bits, extents) + int(dtype.minimum)
+    whole = codes.astype(dtype.array)
+    spread = 2 * extents[1] ** -0.5 / (dtype.maximum - dtype.minimum)
+    scales = (rng.uniform(0.5, 1.5, (extents[0], extents[1] // GROUP)) * spread).astype(DTYPES["bf16"].array)
+    return TensorSpec(whole, weights, quant=QuantParams("symmetric", QuantScale.per_group(1, GROUP, scales)))
+
+
+def build(plan: Plan, shape: LlamaShape, folder: Path, weights: str = "bf16") -> None:
     """The program that steps a model, with a clock around its launches."""
     project = plan.project
     assert isinstance(project, CudaProject | VulkanProject)
@@ -199,7 +224,7 @@ def build(plan: Plan, shape: LlamaShape, folder: Path) -> None:
     names = ", ".join(f'"{used.name}"' for used, _ in calls)
     numbers = {"LAUNCHES": len(calls), "TOKENS": shape.tokens, "CLASSES": shape.classes}
     facts = f"enum {{ {', '.join(f'{key} = {number}' for key, number in numbers.items())} }};\n"
-    facts += f"#define READ_BYTES {shape.read_bytes}.0\n"
+    facts += f"#define READ_BYTES {shape.read_bytes(weights)}.0\n"
     (folder / "kernels.h").write_text(f"{facts}static const char *const launch_names[] = {{ {names} }};\n")
     folders = [f"-I{folder / one}" for one in ("", "include", "src", "build")]
     files = [str(HOST), *(str(folder / one) for one in sources)]
@@ -236,16 +261,17 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--device", default="h200-vulkan")
     parser.add_argument("--trials", nargs="+", default=(), help="ways to write kernels, as a device file names them")
+    parser.add_argument("--weights", choices=("bf16", "i8", "u8", "i4", "u4"), default="bf16")
     parser.add_argument("--layers", type=int, default=16)
     parser.add_argument("--small", action="store_true", help="small sizes, to see whether everything is there")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     shape = SMALL if options.small else LlamaShape(layers=options.layers)
     with TemporaryDirectory() as folder:
-        model = saved(shape, Path(folder) / "model.oinf")
+        model = saved(shape, Path(folder) / "model.oinf", weights=options.weights)
         arch = with_trials(options.device, options.trials)
-        plan = Synthesizer(arch, name=NAME).synthesize(model, graph(TEXT))
-        build(plan, shape, options.folder)
+        plan = Synthesizer(arch, name=NAME).synthesize(model, graph(text_of(options.weights)))
+        build(plan, shape, options.folder, options.weights)
     if arch.api == "vulkan":
         (options.folder / "reads").mkdir(exist_ok=True)
         reads = Program(options.folder / "reads", simt_machine(arch), Numerics.of(arch))
