@@ -57,6 +57,11 @@ class VectorProduct:
     """What multiplies the sum of the terms of an access."""
 
     @property
+    def is_packed(self) -> bool:
+        """Whether the large factor is made of integers, which are converted."""
+        return self.large.dtype.kind != "float"
+
+    @property
     def along(self) -> ScalarVar:
         """The reduction index."""
         return self.one.bound[0]

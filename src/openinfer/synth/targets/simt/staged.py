@@ -33,26 +33,33 @@ _MOST_ELEMENTS = 1 << 15
 class GroupMemory:
     """A buffer in shared memory: as it is, or laid out so that elements which one thread loads together are far apart.
 
-    Then adjacent threads, which have adjacent accesses, touch adjacent words.
+    Then adjacent threads, which have adjacent accesses, touch adjacent words, or adjacent runs of words.
     """
 
     buffer: Buffer
     stored: DType
     """The dtype that elements are rounded to."""
     width: int = 1
+    run: int = 1
+    """Elements that stay adjacent, so that one access can load them."""
 
     @classmethod
-    def of(cls, one: Buffer, name: str, width: int = 1) -> "GroupMemory":
+    def of(cls, one: Buffer, name: str, width: int = 1, run: int = 1) -> "GroupMemory":
         """Shared memory for a buffer; along its last axis, ``width`` elements are loaded together."""
         dtype = one.dtype.compute if one.dtype.compute.bits >= 32 else DTYPES["i32"]
-        shape = one.shape if width == 1 else (*one.shape[:-1], width, one.shape[-1] // width)
-        return cls(Buffer(name, dtype, shape, Space.GROUP), one.dtype, width)
+        inner = (one.shape[-1] // width,) if run == 1 else (one.shape[-1] // width, run)
+        shape = one.shape if width == 1 else (*one.shape[:-1], width // run, *inner)
+        return cls(Buffer(name, dtype, shape, Space.GROUP), one.dtype, width, run)
 
     def place(self, where: Sequence[Scalar]) -> tuple[Scalar, ...]:
         """The index of an element in shared memory."""
         if self.width == 1:
             return tuple(where)
-        return (*where[:-1], where[-1] % self.width, where[-1] // self.width)
+        return (*where[:-1], *self.inner(where[-1] % self.width, where[-1] // self.width))
+
+    def inner(self, place: Scalar, chunk: Scalar) -> tuple[Scalar, ...]:
+        """The last coordinates of an element of the chunk that a thread loads together."""
+        return (place, chunk) if self.run == 1 else (place // self.run, chunk, place % self.run)
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,6 @@ from openinfer.loops.ir import (
     Scalar,
     ScalarVar,
     SetLocal,
-    Space,
     Statement,
     Store,
 )
@@ -48,7 +47,7 @@ from openinfer.synth.targets.simt.products import (
 from openinfer.synth.targets.simt.row_loops import RowLoop, row_loop
 from openinfer.synth.targets.simt.staged import GroupMemory, Prologue, loaded, prologue_of, with_memory
 from openinfer.synth.targets.simt.tails import ProductTail, tail_of, tail_products
-from openinfer.synth.targets.simt.team import CHUNKS, LaneTeam
+from openinfer.synth.targets.simt.team import CHUNKS, LaneTeam, common_widths
 from openinfer.synth.targets.simt.threads import launch_kernel, lets_of
 from openinfer.synth.targets.simt.wide import FreshNames
 
@@ -57,6 +56,8 @@ _THREADS, _BUSY = 512, 1024
 would only recompute the vectors."""
 _VECTOR_BITS = 16
 """Bits of a large factor for each element of a vector that is read from shared memory, at least."""
+_RUN = 4
+"""Elements of a vector per access to shared memory, where integers would need one each."""
 _UNROLLED = 256
 """Unrolled terms of a row of integers."""
 
@@ -151,23 +152,24 @@ class _Vectors:
         """Groups that there is work for, and groups that are launched."""
         self._memory: dict[Buffer, GroupMemory] = {}
         """Shared memory for the results of the prologue."""
-        self._vectors: dict[Scalar, Buffer] = {}
+        self._vectors: dict[Scalar, GroupMemory] = {}
         """Shared memory for vectors that the prologue does not compute, by their values."""
         made = {one.buffer for one in prologue.stores}
+        run = _RUN if self._width % _RUN == 0 and all(one.is_packed for one in products) else 1
         for one in products:
             key = _key(one)
             if isinstance(key, Load) and key.buffer in made and key.index[-1] == _ALONG:
-                self._memory[key.buffer] = GroupMemory.of(key.buffer, names.name("vector"), self._width)
+                self._memory[key.buffer] = GroupMemory.of(key.buffer, names.name("vector"), self._width, run)
             elif key not in self._vectors:
-                shape = (len(one.places), self._width, self._chunks)
-                self._vectors[key] = Buffer(names.name("vector"), one.one.accumulator, shape, Space.GROUP)
+                whole = Buffer("", one.one.accumulator, (len(one.places), one.length))
+                self._vectors[key] = GroupMemory.of(whole, names.name("vector"), self._width, run)
         for buffer in sorted(made - self._memory.keys(), key=lambda one: one.name):
             self._memory[buffer] = GroupMemory.of(buffer, names.name(buffer.name))
 
     def launches(self) -> Launches | None:
         """The launch; None if there is not enough shared memory."""
         machine, names, rows = self._machine, self._names, self._products[-1].rows
-        shared = [*(one.buffer for one in self._memory.values()), *self._vectors.values()]
+        shared = [one.buffer for one in (*self._memory.values(), *self._vectors.values())]
         if sum(prod(one.shape) * one.dtype.bits // 8 for one in shared) > machine.shared_bytes * 3 // 4:
             return None
         extents, per = tuple(extent for _, extent in rows), machine.group // machine.subgroup
@@ -209,21 +211,26 @@ class _Vectors:
         if self._prologue.parts:
             yield from with_memory(self._prologue, self._memory).statements(team)
             yield GroupBarrier()
-        for key, buffer in self._vectors.items():
-            yield from self._loaded(key, buffer, team)
+        for key, memory in self._vectors.items():
+            yield from self._loaded(key, memory, team)
         if self._vectors:
             yield GroupBarrier()
 
-    def _loaded(self, key: Scalar, buffer: Buffer, team: LaneTeam) -> Iterator[Statement]:
+    def _loaded(self, key: Scalar, memory: GroupMemory, team: LaneTeam) -> Iterator[Statement]:
         one = next(one for one in self._products if _key(one) == key)
         chunk, place = self._names.var("chunk"), self._names.var("place")
         value = self._in_group(cast(one.vector, one.one.accumulator))
         stores = tuple(
-            Store(buffer, (index(number), place, chunk), replaced(value, {**at, one.along: self._at(chunk, place)}))
+            Store(
+                memory.buffer,
+                (index(number), *memory.inner(place, chunk)),
+                replaced(value, {**at, one.along: self._at(chunk, place)}),
+            )
             for number, at in enumerate(one.places)
         )
         loop = self._loop(chunk, place, stores)
-        yield from replace(team, widths={loop.shape: self._width}).loop(loop)
+        widths = common_widths([loop], team.machine) if one.is_packed else {loop.shape: self._width}
+        yield from replace(team, widths=widths).loop(loop)
 
     def _at(self, chunk: Scalar, place: Scalar) -> Scalar:
         return chunk * self._width + place
@@ -233,8 +240,10 @@ class _Vectors:
 
     def _loop(self, chunk: ScalarVar, place: ScalarVar, body: Statements) -> RowLoop:
         """A loop over the terms of the sum, one chunk after the other."""
-        inner = For(place, index(self._width), body)
-        loop = row_loop(For(chunk, index(self._chunks), (inner,)))
+        # Each element of the vectors is stored once.
+        kind = LoopKind.PARALLEL if all(isinstance(one, Store) for one in body) else LoopKind.SERIAL
+        inner = For(place, index(self._width), body, kind)
+        loop = row_loop(For(chunk, index(self._chunks), (inner,), kind))
         assert loop is not None
         return loop
 
@@ -263,7 +272,7 @@ class _Vectors:
                 zeros.append(Local(acc, Const(0, kind)))
                 body.append(SetLocal(acc, Binary("add", acc, Binary("mul", value, own))))
         team, loop = self._team(self._machine.subgroup, self._member), self._loop(chunk, place, tuple(body))
-        integers = [one.large for one in self._products if one.large.dtype.kind != "float"]
+        integers = [one.large for one in self._products if one.is_packed]
         packed = PackedNumbers(integers, names, machine.fuses)
         # A subgroup with a single row of each product has registers for more loads in flight.
         is_single = self._needed <= self._count and not integers
@@ -306,14 +315,16 @@ class _Vectors:
         key = _key(one)
         for number, at in enumerate(one.places):
             if key in self._vectors:
-                yield Load(self._vectors[key], (index(number), place, chunk))
+                memory = self._vectors[key]
+                yield Load(memory.buffer, (index(number), *memory.inner(place, chunk)))
             else:
                 assert isinstance(key, Load)
                 names: dict[Scalar, Scalar] = {
                     ScalarVar(f" {axis}"): at[var] for axis, (var, _) in enumerate(one.inside)
                 }
                 where = tuple(replaced(part, names) for part in key.index[:-1])
-                yield Load(self._memory[key.buffer].buffer, (*where, place, chunk))
+                memory = self._memory[key.buffer]
+                yield Load(memory.buffer, (*where, *memory.inner(place, chunk)))
 
     def _stored(self, at: Mapping[Scalar, Scalar], sums: Sequence[ScalarVar]) -> Iterator[Statement]:
         """The epilogue for the sums of one vector, which the first thread runs."""
