@@ -172,7 +172,7 @@ class LaneTeam:
         made = loop.copies(start, width, names, kept)
         before = (Let(at, chunk), *lets, Let(start, places[-1] * width))
         scales = {scale: names.var("scale", scale.dtype) for _, scale in one.scales}
-        loads = (*made.first, *(Let(var, scale) for scale, var in scales.items()))
+        loads = (*(Let(var, scale) for scale, var in scales.items()), *made.first)
         zeros = (Local(sums[var.name], Const(0, var.dtype)) for var, _ in one.scales)
         added = (SetLocal(var, var + sums[var.name] * scales[scale]) for var, scale in one.scales)
         inside = (*zeros, *made.body, *added)
