@@ -38,7 +38,7 @@ from openinfer.synth.targets.simt import vectors
 from openinfer.synth.targets.simt.interpret import launched
 from openinfer.synth.targets.simt.launches import Launches
 from openinfer.synth.targets.simt.machine import SimtMachine
-from openinfer.synth.targets.simt.packed import PackedNumbers
+from openinfer.synth.targets.simt.packed import MAGIC, PackedNumbers
 from openinfer.synth.targets.simt.schedule import scheduled
 from openinfer.synth.targets.simt.wide import FreshNames
 
@@ -120,7 +120,7 @@ def test_every_integer_is_converted_exactly_wherever_it_is_in_its_word(dtype: DT
     w, y, i = Buffer("w", dtype, (codes, per)), Buffer("y", F32, (codes, per)), ScalarVar("i")
     loaded = tuple(ScalarVar(f"w{place}", dtype.compute) for place in range(per))
     stores = (Store(y, (i, index(place)), cast(var, F32)) for place, var in enumerate(loaded))
-    packed = PackedNumbers([w], FreshNames({"w", "y", "i"}), fuses)
+    packed = PackedNumbers([w], MAGIC, FreshNames({"w", "y", "i"}), fuses)
     body = packed.converted((WideLoad(loaded, w, (i, index(0))), *stores))
     assert not [part for one in body for value in scalars(one) for part in visit(value) if isinstance(part, Cast)]
     numbers = np.repeat(np.arange(codes) + int(dtype.minimum), per).reshape(codes, per)

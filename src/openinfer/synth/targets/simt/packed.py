@@ -19,8 +19,9 @@ PACKED = ("i8", "u8", "i4", "u4")
 _U32, _F32 = DTYPES["u32"], DTYPES["f32"]
 _HALF = 16
 """Fields above this bit would reach into the exponent."""
-_MAGIC, _ONE = 0x4B000000, 1 << 23
-"""2**23 as a float, whose last bit counts ones, and as a number."""
+_ONE = 1 << 23
+MAGIC = Const(0x4B000000, _U32)
+"""2**23 as a float, whose last bit counts ones."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,8 @@ class PackedNumbers:
 
     buffers: Collection[Buffer]
     """Buffers of integers that are only read as f32."""
+    magic: Scalar
+    """``MAGIC``, in a register: masks and or then are one instruction, which takes one constant at most."""
     names: FreshNames
     fuses: bool
     """Whether multiply-add is one instruction."""
@@ -97,7 +100,7 @@ class PackedNumbers:
         bit, width = one.bit % _HALF, one.dtype.bits
         word = own[one.word, one.bit >= _HALF]
         masked = Binary("and", word, Const(((1 << width) - 1) << bit, _U32))
-        number = bits(Binary("or", masked, Const(_MAGIC, _U32)), _F32)
+        number = bits(Binary("or", masked, self.magic), _F32)
         least = Const(float((_ONE >> bit) + (1 << width - 1 if one.flip else 0)), _F32)
         if bit == 0:
             return Binary("sub", number, least)

@@ -30,6 +30,7 @@ from openinfer.loops.ir import (
     Scalar,
     ScalarVar,
     SetLocal,
+    Space,
     Statement,
     Store,
 )
@@ -37,7 +38,7 @@ from openinfer.loops.rewrite import Statements, changed, changed_statements, rep
 from openinfer.synth.targets.simt.early import EarlyLoads
 from openinfer.synth.targets.simt.launches import Launch, Launches
 from openinfer.synth.targets.simt.machine import SimtMachine
-from openinfer.synth.targets.simt.packed import PackedNumbers
+from openinfer.synth.targets.simt.packed import MAGIC, PackedNumbers
 from openinfer.synth.targets.simt.products import (
     VectorProduct,
     vector_product,
@@ -150,6 +151,10 @@ class _Vectors:
         self._needed = -(-rows // per)
         self._count = min(self._needed, _groups(machine))
         """Groups that there is work for, and groups that are launched."""
+        self._magic = names.var("magic", MAGIC.dtype)
+        kept = Buffer(names.name("magic"), MAGIC.dtype, (2,), Space.GROUP)
+        self._kept = kept if any(one.is_packed for one in products) else None
+        """Shared memory for a constant: what compilers do not know, they keep in a register."""
         self._memory: dict[Buffer, GroupMemory] = {}
         """Shared memory for the results of the prologue."""
         self._vectors: dict[Scalar, GroupMemory] = {}
@@ -185,6 +190,7 @@ class _Vectors:
             Let(self._member, self._lane % machine.subgroup),
             *self._first(early, first),
             *made,
+            *(() if self._kept is None else (Let(self._magic, Load(self._kept, (index(0),))),)),
             If(group * per + number < total, rest),
         ]
         if needed > count:
@@ -194,6 +200,7 @@ class _Vectors:
             body.append(For(turn, turns, (place, If(row < total, again))))
         threads = For(self._lane, index(machine.group), tuple(body), LoopKind.PARALLEL, Bind.THREAD)
         shared += [one for buffers in team.shared.values() for one in buffers]
+        shared += [] if self._kept is None else [self._kept]
         loop = For(group, index(count), (*map(Alloc, shared), threads), LoopKind.PARALLEL, Bind.GROUP)
         given = {one.name: one for one in (*self._kernel.inputs, *self._kernel.outputs)}
         form = f"vectors: {count} groups"
@@ -208,6 +215,8 @@ class _Vectors:
 
     def _made(self, team: LaneTeam) -> Iterator[Statement]:
         """The threads of a group compute the vectors together."""
+        if self._kept is not None:
+            yield If(self._lane < 2, (Store(self._kept, (self._lane,), MAGIC),))
         if self._prologue.parts:
             yield from with_memory(self._prologue, self._memory).statements(team)
             yield GroupBarrier()
@@ -273,7 +282,7 @@ class _Vectors:
                 body.append(SetLocal(acc, Binary("add", acc, Binary("mul", value, own))))
         team, loop = self._team(self._machine.subgroup, self._member), self._loop(chunk, place, tuple(body))
         integers = [one.large for one in self._products if one.is_packed]
-        packed = PackedNumbers(integers, names, machine.fuses)
+        packed = PackedNumbers(integers, self._magic, names, machine.fuses)
         # A subgroup with a single row of each product has registers for more loads in flight.
         is_single = self._needed <= self._count and not integers
         at_once = CHUNKS if is_single else max(1, CHUNKS // len(self._products))
