@@ -145,13 +145,13 @@ def test_no_integer_is_converted_by_the_instruction_for_that() -> None:
 
 @pytest.mark.parametrize(
     ("dtype", "columns", "rows", "turns"),
-    [("u4", 12, 1, 1), ("u4", 48, 4, 1), ("i8", 48, 2, 2), ("u4", 46, 2, 2), ("u4", 45, 1, 2), ("u4", 24, 2, 1)],
+    [("u4", 12, 1, 1), ("u4", 24, 2, 1), ("i8", 48, 2, 2), ("u4", 46, 2, 2), ("u4", 45, 1, 2)],
 )
 @pytest.mark.usefixtures("_few_groups")
 def test_adjacent_rows_share_what_is_read_of_the_vectors(dtype: str, columns: int, rows: int, turns: int) -> None:
     """As many rows as there are for all groups; code for another turn only where there is one."""
     found = scheduled(product(DTYPES[dtype], columns, 128), FEW)
-    read = [one for one in loads_of(found) if one.buffer.space is Space.GROUP]
+    read = [one for one in loads_of(found) if one.buffer.space is Space.GROUP and one.dtype is F32]
     assert len(read) == 128 // FEW.subgroup * rows * turns
     assert len(set(read)) <= len(read) // rows
 

@@ -131,6 +131,16 @@ def test_what_makes_the_vectors_and_products_of_the_same_rows_are_one_launch(
     assert len(near(normed(rows, columns, length), MACHINE, *shapes).launches) > 1
 
 
+def test_a_product_of_the_results_of_another_one_is_a_launch_of_its_own() -> None:
+    """Even if both have the same rows: each of its sums takes results that other groups compute."""
+    x, y = Buffer("x", F32, (1, 32)), Buffer("y", F32, (1, 32))
+    a, b = (Buffer(name, F32, (32, 32)) for name in "ab")
+    between = Buffer("n", F32, (1, 32), Space.SCRATCH)
+    body = (Alloc(between), contraction(between, x, a), contraction(y, between, b, names="pqr"))
+    arrays = [numbers(F32, 1, 32), numbers(F32, 32, 32) % 3, numbers(F32, 32, 32) % 5]
+    assert len(checked(Kernel("k", (x, a, b), (y,), body), arrays, FEW).launches) == 2
+
+
 def rotated(heads: int, half: int, length: int, *, is_twice: bool = False) -> Kernel:
     """A product whose results are rotated in pairs, or, where that is asked for, each read by two iterations."""
     x, w = Buffer("x", BF16, (1, length)), Buffer("w", BF16, (heads * 2 * half, length))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from bench.gpu.decode import TEXT, LlamaShape, saved, with_trials
+from bench.gpu.decode import TEXT, LlamaShape, saved, text_of, with_trials
 from tests.synth.cuda.emulator import on_emulator
 
 from openinfer import ModelLoader, Simulator, Synthesizer, graph
@@ -49,6 +49,17 @@ def test_steps_of_a_decoder_are_the_simulators_however_launches_follow_each_othe
         np.testing.assert_allclose(found[-1], wanted, atol=0.03 * float(np.abs(wanted).max()))
     usual, early = found
     assert np.array_equal(usual, early)
+
+
+def test_steps_with_weights_of_4_bits_are_those_of_the_simulator(tmp_path: Path) -> None:
+    shape = LlamaShape(layers=1, width=1024, heads=8, groups=8, head=32, hidden=1024, classes=400, tokens=40)
+    model = saved(shape, tmp_path / "model.oinf", seed=1, weights="i4")
+    plan = Synthesizer("h200", name="decode").synthesize(model, graph(text_of("i4")))
+    assert "1258291200u" in plan.project.code()["src/kernels.cu"], (
+        "integers are converted without an instruction for it"
+    )
+    wanted, found = stepped(Simulator(model).make_executor(graph(text_of("i4")))), stepped(plan.build())
+    np.testing.assert_allclose(found, wanted, atol=0.03 * float(np.abs(wanted).max()))
 
 
 @pytest.mark.parametrize("trial", ["early_launches_in_a_chain", "early_launches_after_one"])

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from bench.gpu.decode import TEXT, LlamaShape, saved
+from bench.gpu.decode import TEXT, LlamaShape, saved, text_of
 from tests.synth.vulkan.on_device import on_lavapipe, with_ordered_launches
 
 from openinfer import Simulator, Synthesizer, graph
@@ -45,10 +45,30 @@ def test_steps_of_a_decoder_are_those_of_the_simulator(
     assert module.save_state() == before
 
 
-def test_a_layer_of_a_decoder_is_few_launches(tmp_path: Path) -> None:
-    shape = LlamaShape(layers=2, width=256, heads=8, groups=4, head=64, hidden=512, classes=512, tokens=64)
-    model = saved(shape, tmp_path / "model.oinf")
-    program = Synthesizer("h200-vulkan", name="decode").synthesize(model, graph(TEXT)).project.program
+@pytest.mark.parametrize("weights", ["i8", "u4"])
+def test_steps_with_weights_of_few_bits_are_those_of_the_simulator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, weights: str
+) -> None:
+    for name, value in on_lavapipe().items():
+        monkeypatch.setenv(name, value)
+    shape = LlamaShape(layers=1, width=256, heads=8, groups=2, head=32, hidden=192, classes=96, tokens=40)
+    model = saved(shape, tmp_path / "model.oinf", seed=1, weights=weights)
+    text = text_of(weights)
+    module = Synthesizer(with_ordered_launches("lavapipe"), name="decode").synthesize(model, graph(text)).build()
+    executor = Simulator(model).make_executor(graph(text))
+    for step in range(3):
+        for one in (module, executor):
+            one.insert({"token": np.array([step * 5 % shape.classes], np.int32)})
+            one.run_step()
+    wanted, found = (one.fetch("logits").astype(np.float32) for one in (executor, module))
+    np.testing.assert_allclose(found, wanted, atol=0.03 * float(np.abs(wanted).max()))
+
+
+@pytest.mark.parametrize("weights", ["bf16", "i8", "i4"])
+def test_a_layer_of_a_decoder_is_few_launches(tmp_path: Path, weights: str) -> None:
+    shape = LlamaShape(layers=2, width=1024, heads=8, groups=4, head=64, hidden=2048, classes=512, tokens=64)
+    model = saved(shape, tmp_path / "model.oinf", weights=weights)
+    program = Synthesizer("h200-vulkan", name="decode").synthesize(model, graph(text_of(weights))).project.program
     (loop,) = (step for step in program.steps() if isinstance(step, LoopStep))
     forms: list[str] = []
     for step in loop.body:

@@ -33,6 +33,7 @@ from openinfer.loops.ir import (
     Space,
     Statement,
     Store,
+    visit,
 )
 from openinfer.loops.rewrite import Statements, changed, changed_statements, replaced, straightened, variables_of
 from openinfer.synth.targets.simt.early import EarlyLoads
@@ -59,6 +60,8 @@ _VECTOR_BITS = 16
 """Bits of a large factor for each element of a vector that is read from shared memory, at least."""
 _RUN = 4
 """Elements of a vector per access to shared memory, where integers would need one each."""
+_ACCESSES = 4
+"""Accesses that a thread has in flight to rows of integers: more take the registers of other groups."""
 _UNROLLED = 256
 """Unrolled terms of a row of integers."""
 
@@ -99,8 +102,8 @@ def _rows_at_once(products: Sequence[VectorProduct], machine: SimtMachine) -> in
     while count > 1 and (
         count > turns
         or last.rows[-1][1] % count
-        or count * len(products) > CHUNKS // 2
-        or count * len(products) * len(last.places) > CHUNKS
+        or count * len(products) > _ACCESSES // 2
+        or count * len(products) * len(last.places) > _ACCESSES
     ):
         count //= 2
     return count
@@ -125,6 +128,10 @@ def _are_alike(products: Sequence[VectorProduct], made: Sequence[Buffer], *, is_
     last = products[-1]
     if any((one.one.out in made) != (one is not last or not is_last) for one in products):
         return False
+    results = {one.one.out for one in products}
+    read = (part for one in products for value in one.one.factors for part in visit(value))
+    if any(isinstance(part, Load) and part.buffer in results for part in read):
+        return False  # a sum of results needs those of all groups
     return all(
         [extent for _, extent in one.rows] == [extent for _, extent in last.rows]
         and [extent for _, extent in one.inside] == [extent for _, extent in last.inside]
@@ -151,8 +158,8 @@ class _Vectors:
         self._needed = -(-rows // per)
         self._count = min(self._needed, _groups(machine))
         """Groups that there is work for, and groups that are launched."""
+        kept = Buffer(names.name("constants"), MAGIC.dtype, (2,), Space.GROUP)
         self._magic = names.var("magic", MAGIC.dtype)
-        kept = Buffer(names.name("magic"), MAGIC.dtype, (2,), Space.GROUP)
         self._kept = kept if any(one.is_packed for one in products) else None
         """Shared memory for a constant: what compilers do not know, they keep in a register."""
         self._memory: dict[Buffer, GroupMemory] = {}
@@ -285,7 +292,8 @@ class _Vectors:
         packed = PackedNumbers(integers, self._magic, names, machine.fuses)
         # A subgroup with a single row of each product has registers for more loads in flight.
         is_single = self._needed <= self._count and not integers
-        at_once = CHUNKS if is_single else max(1, CHUNKS // len(self._products))
+        accesses = _ACCESSES if integers else CHUNKS
+        at_once = CHUNKS if is_single else max(1, accesses // len(self._products))
         unrolled = _UNROLLED if integers else 0
         own_team = replace(team, widths={loop.shape: self._width}, at_once=at_once, unrolled=unrolled)
         first, rest = map(packed.converted, own_team.begun(replace(loop, scales=tuple(scales))))
