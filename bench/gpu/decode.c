@@ -32,6 +32,14 @@ static void fill(uint16_t *to, size_t count)
     }
 }
 
+static double real(uint16_t bf16)
+{
+    const uint32_t bits = (uint32_t)bf16 << 16;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
 static int by_size(const void *a, const void *b)
 {
     const double x = *(const double *)a, y = *(const double *)b;
@@ -67,8 +75,9 @@ int main(int count, char **words)
     for (int i = 0; i < CLASSES; ++i) hash = (hash ^ out.logits[i]) * 16777619u;
     const double median = found ? times[found / 2] : 0, floor = ceiling > 0 ? READ_BYTES / ceiling * 1e6 : 0;
     printf("{\"steps\": %d, \"us_per_step\": %.1f, \"least_us\": %.1f, \"read_bytes\": %.0f, \"floor_us\": %.1f, "
-           "\"percent_of_floor\": %.1f, \"hash_of_logits\": %u, \"kernels\": [\n",
-        steps, median, found ? times[0] : 0, (double)READ_BYTES, floor, median > 0 ? 100 * floor / median : 0, hash);
+           "\"percent_of_floor\": %.1f, \"hash_of_logits\": %u, \"logits\": [%g, %g, %g], \"kernels\": [\n",
+        steps, median, found ? times[0] : 0, (double)READ_BYTES, floor, median > 0 ? 100 * floor / median : 0, hash,
+        real(out.logits[0]), real(out.logits[1]), real(out.logits[2]));
     double all = 0;
     for (int i = 0; i < LAUNCHES; ++i) {
         const double own = timed ? (double)decode_nanoseconds[i] * 1e-3 / timed : 0;
