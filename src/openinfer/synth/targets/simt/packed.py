@@ -39,7 +39,7 @@ class _Field:
         return sum(1 << at + width - 1 for at in range(0, 32, width)) if self.dtype.kind == "int" else 0
 
 
-@dataclass
+@dataclass(frozen=True)
 class PackedNumbers:
     """Statements whose wide loads of integers become loads of words, unpacked where their numbers are needed."""
 
