@@ -358,6 +358,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) { return delete exec, cud
 
 cudaError_t cudaGraphExecKernelNodeSetParams(cudaGraphExec_t exec, cudaGraphNode_t node, const cudaKernelNodeParams *about)
 {
+    if (getenv("EMULATED_CUDA_FIXED_GRAPHS") != nullptr) return cudaErrorInvalidValue;
     for (size_t i = 0; i < exec->nodes.size(); ++i)
         if (exec->made_of[i] == node)
             return is_launch(about->func, about->gridDim, about->blockDim, about->kernelParams, &exec->nodes[i].own)

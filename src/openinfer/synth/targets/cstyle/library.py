@@ -41,7 +41,8 @@ class KernelLibrary:
 
     def function(self, kernel: Kernel, step: KernelStep) -> UsedKernel:
         """The function of a kernel; records the call."""
-        key = kernel_text(kernel), step.parts, tuple(one.space is Space.WEIGHTS for one in kernel.inputs)
+        weights = tuple(one.space is Space.WEIGHTS for one in kernel.inputs)
+        key = kernel_text(kernel), step.parts, weights, tuple(one.space is Space.STATE for one in kernel.outputs)
         if key not in self.used:
             name = f"{self._prefix}_k{len(self.used)}_{kernel.name}"
             self.used[key] = UsedKernel(name, kernel, step.parts, self._printed(kernel, name, step.parts))

@@ -64,6 +64,8 @@ class KernelFrame:
     """Whether it declares that nothing writes weights."""
     has_tiles: bool = False
     """Whether its shared memory consists of tiles, allocated at launch."""
+    looked_up: frozenset[str] = frozenset()
+    """The parameters of which it gets the address, not the value."""
 
     @property
     def guard(self) -> list[str]:
@@ -77,15 +79,21 @@ def _framed(dialect: Dialect, kernel: KernelSignature, lines: Sequence[str], *, 
     """A launch as a kernel."""
     given = [one for one in kernel.memory if one.space not in (Space.OWN, Space.GROUP)]
     written = {one.name for one in (*kernel.outputs, *kernel.scratch)}
-    parameters = [
-        f"{'' if one.name in written else 'const '}{dialect.stored_type(one.dtype)} *{_restrict(one, frame)}{one.name}"
+    named = [
+        (
+            f"{'' if one.name in written else 'const '}{dialect.stored_type(one.dtype)} *{_restrict(one, frame)}",
+            one.name,
+        )
         for one in given
         if one.name not in kernel.unused
     ]
-    parameters += [f"const {dialect.size_type(kernel, size)} s_{size}" for size in kernel.sizes]
+    found = [(f"{kind}const ", name) if name in frame.looked_up else (kind, name) for kind, name in named]
+    found += [(f"const {dialect.size_type(kernel, size)} ", f"s_{size}") for size in kernel.sizes]
+    parameters = [f"{kind}*{name}_now" if name in frame.looked_up else f"{kind}{name}" for kind, name in found]
     if kernel.can_fail or frame.is_guarded:
         parameters += ["uint32_t *status", "const uint32_t own"]
     body = ["oi_let_next_begin();"] if frame.is_early else frame.guard
+    body = [*body, *(f"{kind}{name} = *{name}_now;" for kind, name in found if name in frame.looked_up)]
     memory = [one for one in kernel.scratch if one.space is Space.GROUP]
     shared = (f"__shared__ {_array(dialect, one)}" for one in memory)
     body += tile_memory(memory, dialect.stored_type) if frame.has_tiles else shared

@@ -10,6 +10,7 @@ from openinfer.synth.targets.cstyle.statements import Printed
 from openinfer.synth.targets.cstyle.support import Need
 from openinfer.synth.targets.cstyle.templates import KernelWriter, PrintStatement, Templates
 from openinfer.synth.targets.cuda.dialect import KernelFrame, cuda
+from openinfer.synth.targets.cuda.looked_up import looked_up
 from openinfer.synth.targets.cuda.support import support_code
 from openinfer.synth.targets.cuda.thread_words import CUDA_THREADS
 from openinfer.synth.targets.cuda.tile_code import TILE_STATEMENTS, tile_bytes, unrolled
@@ -99,11 +100,17 @@ def _templates(frame: KernelFrame) -> Templates:
     return Templates(prepared=_prepared, loops={**CUDA_THREADS.loops(), Bind.UNROLL: unrolled}, statements=own)
 
 
-def launch_code(launch: Launch, name: str, group: int, *, knows_weights: bool = False) -> LaunchCode:
-    """A launch as a kernel of this name; ``group`` is the number of threads per group if the launch does not set it."""
+def launch_code(
+    launch: Launch, name: str, group: int, *, knows_weights: bool = False, looks_up: frozenset[str] = frozenset()
+) -> LaunchCode:
+    """A launch as a kernel of this name; ``group`` is the number of threads per group if the launch does not set it.
+
+    It gets the addresses of the parameters in ``looks_up``.
+    """
     is_early, is_late = (any(isinstance(one, kind) for one in walk(launch.kernel.body)) for kind in (Ready, Unfailed))
     has_tiles = tile_bytes(launch.kernel) > 0
-    frame = KernelFrame(group_of(launch.kernel, group), launch.is_guarded, is_late, is_early, knows_weights, has_tiles)
+    size = group_of(launch.kernel, group)
+    frame = KernelFrame(size, launch.is_guarded, is_late, is_early, knows_weights, has_tiles, looks_up)
     code = statements.printed(launch.kernel, name, cuda(frame), _templates(frame))
     return LaunchCode(name, code, arguments_of(launch.kernel, code, is_guarded=launch.is_guarded))
 
@@ -111,7 +118,8 @@ def launch_code(launch: Launch, name: str, group: int, *, knows_weights: bool = 
 def printed_launch(kernel: Kernel, name: str, _parts: int, *, machine: SimtMachine) -> Printed:
     """A launch of a project, which checks whether an earlier one has failed."""
     launch = Launch(kernel, 0, is_guarded=True)
-    return launch_code(launch, name, machine.group, knows_weights=machine.knows_weights).code
+    looks_up = looked_up(kernel)
+    return launch_code(launch, name, machine.group, knows_weights=machine.knows_weights, looks_up=looks_up).code
 
 
 def support_text(needs: Iterable[Need]) -> str:

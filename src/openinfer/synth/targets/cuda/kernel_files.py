@@ -5,9 +5,11 @@ from dataclasses import dataclass
 
 from openinfer.synth.targets.cstyle.fold import folded
 from openinfer.synth.targets.cstyle.kernel_docs import kernel_doc
-from openinfer.synth.targets.cstyle.library import KernelLibrary
+from openinfer.synth.targets.cstyle.library import KernelLibrary, UsedKernel
 from openinfer.synth.targets.cuda.kernel import support_text
+from openinfer.synth.targets.cuda.looked_up import looked_up_bits
 from openinfer.synth.targets.cuda.tile_code import tile_bytes
+from openinfer.synth.targets.gpu.arguments import arguments_of
 from openinfer.synth.targets.simt.launches import group_of
 from openinfer.synth.targets.simt.machine import SimtMachine
 
@@ -105,6 +107,11 @@ _EARLY = {None: 0, "edges": 1, "chain": 2, "one": 3}
 """How launches follow each other, as numbers for the host."""
 
 
+def _bits(one: UsedKernel) -> str:
+    bits = looked_up_bits(one.kernel, arguments_of(one.kernel, one.code, is_guarded=True))
+    return f"{bits:#x}" if bits else "0"
+
+
 @dataclass(frozen=True)
 class CudaKernels:
     """Prints the kernel files, once printing the source has determined what it launches."""
@@ -127,9 +134,9 @@ class CudaKernels:
         words = _CELL_WORDS + 2 * axes
         texts = [f"{kernel_doc(one, self.title)}{one.code.text}" for one in used]
         usual, early = self.machine.group, _EARLY[self.machine.early]
-        rows = [(f"{self.name}_copy", usual, 0, 0), (f"{self.name}_cells", usual, words, 0)]
-        rows += [(one.name, group_of(one.kernel, usual), 0, tile_bytes(one.kernel)) for one in used]
-        lines = (", ".join(map(str, (f"(const void *){name}", *facts, early))) for name, *facts in rows)
+        rows = [(f"{self.name}_copy", usual, 0, 0, early, "0"), (f"{self.name}_cells", usual, words, 0, early, "0")]
+        rows += [(one.name, group_of(one.kernel, usual), 0, tile_bytes(one.kernel), early, _bits(one)) for one in used]
+        lines = (", ".join(map(str, (f"(const void *){name}", *facts))) for name, *facts in rows)
         table = "\n".join(f"    {{ {line} }}," for line in lines)
         parts = [
             '#include "support.cuh"\n\nextern "C" {\n#include "device.h"\n}\n',

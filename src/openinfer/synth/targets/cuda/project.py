@@ -20,6 +20,7 @@ _KERNEL = """/* A kernel: threads per group, words of arguments that form one bl
 typedef struct {
     const void *function;
     int32_t threads, words, shared, early;
+    uint64_t looked_up; /* a bit for each argument that the kernel gets the address of, not the value */
 } oi_kernel;
 """
 CUDA_API = DeviceApi(

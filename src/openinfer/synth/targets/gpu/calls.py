@@ -15,6 +15,7 @@ from openinfer.loops.ir import (
     Load,
     Local,
     SetLocal,
+    Space,
     Store,
     TileStep,
     While,
@@ -24,6 +25,7 @@ from openinfer.loops.ir import (
     visit,
     walk,
 )
+from openinfer.loops.rewrite import with_buffers
 from openinfer.loops.used import used_buffers
 from openinfer.synth.memory.checks.records import ChosenTensor, EntryChecks, KernelChecks, MoveChecks, SliceChecks
 from openinfer.synth.memory.state import element_bits
@@ -133,7 +135,7 @@ class DeviceCalls:
         for launch in launches.launches:
             # The cost of a kernel is known best before it is scheduled.
             call = step if len(launches.launches) == 1 else _call(step, launch, operands)
-            used = self.kernels.function(launch.kernel, call)
+            used = self.kernels.function(self._marked(launch.kernel, operands), call)
             sizes = {name: _nbytes(one) for name, one in operands.items()}
             failure = checks.failure if launch.kernel.can_fail else None
             if not launch.kernel.can_fail and self._is_harmless(launch.kernel, operands):
@@ -149,6 +151,11 @@ class DeviceCalls:
         written = [operands[one.name] for one in kernel.outputs]
         stays = (isinstance(one, Value) and classes.root(one).storage is Storage.ARENA for one in written)
         return all(stays) and _reads_in_place(kernel)
+
+    def _marked(self, kernel: Kernel, operands: Mapping[str, StepOperand]) -> Kernel:
+        """A kernel with the results marked that it may compute in cells of a table, somewhere else in every step."""
+        moved = {one.name: one for one in kernel.outputs if operands[one.name] in self._handed_over}
+        return with_buffers(kernel, {name: replace(one, space=Space.STATE) for name, one in moved.items()})
 
     def _launch(
         self,

@@ -76,6 +76,14 @@ typedef struct {
     struct cudaKernelNodeParams node;
 } oi_params;
 
+static bool is_looked_up(const oi_kernel *kernel, int32_t argument)
+{
+    return argument < 64 && (kernel->looked_up >> argument & 1) != 0;
+}
+
+/* Where a kernel looks up an argument: every value has a word of the block. */
+static size_t word_of(const oi_call *call, int32_t argument) { return HEAD + (call->at + 2 + (size_t)argument) * 8; }
+
 static const struct cudaKernelNodeParams *params_of(const oi_queue *q, const oi_call *call, oi_params *to)
 {
     const oi_kernel *const kernel = &q->tools.kernels[call->kernel];
@@ -84,7 +92,10 @@ static const struct cudaKernelNodeParams *params_of(const oi_queue *q, const oi_
         memcpy(to->block, values + 2, (size_t)call->count * sizeof *values);
         to->places[0] = to->block;
     } else {
-        for (int32_t i = 0; i < call->count; ++i) to->places[i] = values + 2 + i;
+        for (int32_t i = 0; i < call->count; ++i) {
+            to->block[i] = is_looked_up(kernel, i) ? q->block->address + word_of(call, i) : values[2 + i];
+            to->places[i] = to->block + i;
+        }
     }
     to->node = (struct cudaKernelNodeParams){ .func = (void *)(uintptr_t)kernel->function,
         .gridDim = { (unsigned)values[0], 1, 1 }, .blockDim = { (unsigned)kernel->threads, 1, 1 },
@@ -178,6 +189,15 @@ static bool is_graph(const oi_queue *q, oi_recording *r, oi_params *room)
     return cudaGraphInstantiate(&to->made, to->graph, 0) == cudaSuccess;
 }
 
+/* Whether all values are the same, apart from those that the kernel looks up. */
+static bool is_alike(const oi_kernel *kernel, const uint64_t *one, const uint64_t *other, int32_t count)
+{
+    bool found = true;
+    for (int32_t i = 0; i < count + 2 && found; ++i)
+        found = one[i] == other[i] || (i >= 2 && is_looked_up(kernel, i - 2));
+    return found;
+}
+
 /* Updates the arguments of the graph that have changed since the last submission. */
 static bool are_given(const oi_queue *q, oi_recording *r, oi_params *room)
 {
@@ -186,7 +206,7 @@ static bool are_given(const oi_queue *q, oi_recording *r, oi_params *room)
         const oi_call *const call = &r->calls.calls[i];
         uint64_t *const known = r->calls.values + call->at, *const now = q->wanted.values + call->at;
         const size_t bytes = ((size_t)call->count + 2) * sizeof *known;
-        if (!call->is_given || memcmp(known, now, bytes) == 0) continue;
+        if (!call->is_given || is_alike(&q->tools.kernels[call->kernel], known, now, call->count)) continue;
         memcpy(known, now, bytes);
         is_good = cudaGraphExecKernelNodeSetParams(r->commands.made, r->commands.nodes[i], params_of(q, call, room))
             == cudaSuccess;
@@ -223,6 +243,22 @@ static bool is_sent(const oi_queue *q, const oi_memory *own, size_t at, size_t b
         cudaMemcpyHostToDevice, q->tools.stream) == cudaSuccess;
 }
 
+/* Writes the values that kernels look up; returns the bytes of the block up to the last one. */
+static size_t written_words(const oi_queue *q)
+{
+    size_t end = 0;
+    for (int32_t i = 0; i < q->wanted.count; ++i) {
+        const oi_call *const call = &q->wanted.calls[i];
+        const oi_kernel *const kernel = &q->tools.kernels[call->kernel];
+        for (int32_t k = 0; kernel->looked_up != 0 && k < call->count; ++k) {
+            if (!is_looked_up(kernel, k)) continue;
+            memcpy(q->block->here + word_of(call, k), q->wanted.values + call->at + 2 + k, 8);
+            end = word_of(call, k) + 8;
+        }
+    }
+    return end;
+}
+
 bool oi_commands_run(oi_queue *q, oi_recording *r)
 {
     const cudaStream_t stream = q->tools.stream;
@@ -230,7 +266,7 @@ bool oi_commands_run(oi_queue *q, oi_recording *r)
     oi_params *const room = malloc(sizeof *room);
     bool is_good = room != NULL && is_sent(q, q->inputs, 0, q->has_inputs ? q->input_bytes : 0)
         && is_sent(q, q->block, BLOCK, q->data_used);
-    is_good = is_good && is_run(q, r, room);
+    is_good = is_good && is_sent(q, q->block, 0, written_words(q)) && is_run(q, r, room);
     if (is_good && q->can_fail)
         is_good = cudaMemcpyAsync(q->tools.seen, q->tools.status, sizeof *q->tools.seen, cudaMemcpyDeviceToHost, stream)
             == cudaSuccess;

@@ -62,15 +62,17 @@ static bool meet(const oi_range *one, const oi_range *other) { return one->first
 static oi_range *maker_of(oi_queue *q, const oi_range *tensor, const oi_range *cells, const oi_range *kept)
 {
     oi_range *found = NULL;
+    bool is_twice = false; /* in the last launch that uses it */
     if (q->is_checking || q->touched_count + 2 > RANGES) return NULL;
     for (int32_t k = 0; k < q->touched_count; ++k) {
         oi_range *const one = &q->touched[k];
         if (meet(one, cells) || meet(one, kept)) return NULL;
-        if (!meet(one, tensor)) continue;
-        if (found != NULL && found->call == one->call) return NULL;
+        if (!meet(one, tensor) || (found != NULL && one->call < found->call)) continue;
+        is_twice = found != NULL && found->call == one->call;
         found = one;
     }
-    if (found == NULL || !found->is_written || found->first != tensor->first || found->end != tensor->end) return NULL;
+    if (found == NULL || is_twice || !found->is_written) return NULL;
+    if (found->first != tensor->first || found->end != tensor->end) return NULL;
     for (int32_t i = found->call; i < q->wanted.count; ++i)
         if (q->wanted.calls[i].failure >= 0) return NULL;
     return found;
