@@ -6,6 +6,7 @@ from openinfer.loops.ir import (
     Bind,
     Fail,
     For,
+    If,
     Kernel,
     Load,
     Ready,
@@ -14,6 +15,7 @@ from openinfer.loops.ir import (
     Store,
     WideLoad,
     WideStore,
+    bodies,
     scalars,
     visit,
     walk,
@@ -24,11 +26,16 @@ _OWN = (Space.OWN, Space.GROUP)
 
 def early_problems(kernel: Kernel) -> Iterator[str]:
     """The problems, in words, of a launch that waits for earlier launches itself."""
-    count = sum(isinstance(one, Ready) for one in walk(kernel.body))
+    count = _waits(kernel.body)
     if count:
         yield from _before(kernel.body)
     if count > 1:
         yield f"a launch waits {count} times for those before it"
+
+
+def _waits(body: Sequence[Statement]) -> int:
+    """How often a thread waits at most."""
+    return sum(isinstance(one, Ready) or max(map(_waits, bodies(one)), default=0) for one in body)
 
 
 def _before(body: Sequence[Statement]) -> Iterator[str]:
@@ -36,7 +43,10 @@ def _before(body: Sequence[Statement]) -> Iterator[str]:
     for one in body:
         if isinstance(one, Ready):
             return
-        if any(isinstance(part, Ready) for part in walk((one,))):
+        if isinstance(one, If) and _waits((one,)):
+            yield from dict.fromkeys((*_before(one.then), *_before(one.otherwise)))
+            return
+        if _waits((one,)):
             if not isinstance(one, For) or one.bind not in (Bind.GROUP, Bind.THREAD):
                 yield "not every thread waits for the launches before"
                 return

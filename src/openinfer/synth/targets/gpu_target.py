@@ -14,6 +14,7 @@ from openinfer.synth.run.module import CompiledModule, built
 from openinfer.synth.run.traced import traced
 from openinfer.synth.targets.facts import Feature
 from openinfer.synth.targets.gpu.onto_device import OntoDevice
+from openinfer.synth.targets.gpu.side_by_side import SideBySide
 from openinfer.synth.targets.project import RunnableProject
 from openinfer.synth.targets.simt.attention import attention
 from openinfer.synth.targets.simt.baseline import baseline
@@ -50,7 +51,8 @@ class LaunchingDevice:
 
         if not wanted.schedule:
             return (OntoDevice(schedule, finished=self._finished).run,)
-        return hoisted, OntoDevice(schedule, STRUCTURES, self._finished).run
+        found = hoisted, OntoDevice(schedule, STRUCTURES, self._finished).run
+        return (*found, SideBySide(self.machine.shared_bytes).run) if self.machine.joins else found
 
     def is_launch(self, kernel: Kernel) -> bool:
         """Whether a kernel of several statements needs fewer launches than the statements on their own."""

@@ -65,6 +65,8 @@ class SimtMachine:
     """Whether kernels declare that nothing writes weights."""
     guards_late: bool = False
     """Whether launches check for an earlier failure only before they write."""
+    joins: bool = False
+    """Whether short launches that do not depend on each other become one."""
     unaligned: frozenset[str] = frozenset()
     """Buffers of the current kernel that may start anywhere, not only aligned for the widest access."""
     finite: frozenset[str] = frozenset()
@@ -123,4 +125,5 @@ def simt_machine(arch: DeviceArch) -> SimtMachine:
         early=early,
         knows_weights="restrict_weights" in trials,
         guards_late=arch.device.api in ("vulkan", "cuda"),
+        joins=arch.device.api == "cuda",
     )
