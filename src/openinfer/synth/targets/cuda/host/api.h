@@ -19,6 +19,7 @@ typedef struct {
     cudaGraph_t graph;
     cudaGraphExec_t made;
     cudaGraphNode_t *nodes;
+    cudaGraphNode_t take; /* copies to the device what the host has written */
     int32_t room;
     bool is_known;
 } oi_commands;
@@ -32,6 +33,7 @@ typedef struct {
 
 enum {
     PUSHED = 1 << 12, /* the most arguments of a launch */
+    TAKEN = 1 << 20,  /* bytes behind the inputs, for the words that kernels look up: as many as the block has */
 };
 
 /* Makes a device current for the calling thread and returns the previous one's number, for oi_leave. */

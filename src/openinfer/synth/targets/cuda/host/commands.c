@@ -3,7 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_BEFORE = 64 }; /* most dependencies of a node; more are joined by an empty node */
+enum {
+    MOST_BEFORE = 64, /* most dependencies of a node; more are joined by an empty node */
+    SMALL = 1 << 12,  /* most bytes of inputs that a kernel reads from host memory */
+};
 static const uint32_t NO_FAILURE = UINT32_MAX;
 
 /* --- instances ---------------------------------------------------------------------------------------------------- */
@@ -74,6 +77,7 @@ typedef struct {
     void *places[PUSHED];
     uint64_t block[PUSHED];
     struct cudaKernelNodeParams node;
+    uint64_t word; /* where the launch looks up its first argument */
 } oi_params;
 
 static bool is_looked_up(const oi_kernel *kernel, int32_t argument)
@@ -81,8 +85,18 @@ static bool is_looked_up(const oi_kernel *kernel, int32_t argument)
     return argument < 64 && (kernel->looked_up >> argument & 1) != 0;
 }
 
-/* Where a kernel looks up an argument: every value has a word of the block. */
-static size_t word_of(const oi_call *call, int32_t argument) { return HEAD + (call->at + 2 + (size_t)argument) * 8; }
+/* Where the words that kernels look up begin, behind the inputs, and which part of both the device gets at once. */
+static size_t words_at(const oi_queue *q) { return (q->input_bytes + 15) / 16 * 16; }
+
+static size_t taken_at(const oi_queue *q) { return q->input_bytes <= SMALL ? 0 : words_at(q); }
+
+/* The words of a launch come after those of the launches before it. */
+static void start_words(const oi_queue *q, oi_params *to) { to->word = q->inputs->address + words_at(q); }
+
+static void skip_words(const oi_queue *q, const oi_call *call, oi_params *to)
+{
+    for (int32_t i = 0; i < call->count; ++i) to->word += is_looked_up(&q->tools.kernels[call->kernel], i) ? 8 : 0;
+}
 
 static const struct cudaKernelNodeParams *params_of(const oi_queue *q, const oi_call *call, oi_params *to)
 {
@@ -93,8 +107,10 @@ static const struct cudaKernelNodeParams *params_of(const oi_queue *q, const oi_
         to->places[0] = to->block;
     } else {
         for (int32_t i = 0; i < call->count; ++i) {
-            to->block[i] = is_looked_up(kernel, i) ? q->block->address + word_of(call, i) : values[2 + i];
+            const bool is_there = is_looked_up(kernel, i);
+            to->block[i] = is_there ? to->word : values[2 + i];
             to->places[i] = to->block + i;
+            to->word += is_there ? 8 : 0;
         }
     }
     to->node = (struct cudaKernelNodeParams){ .func = (void *)(uintptr_t)kernel->function,
@@ -114,6 +130,7 @@ static bool is_launched(const oi_queue *q, const oi_call *call, oi_params *room)
 static bool are_launched(const oi_queue *q, oi_params *room)
 {
     bool is_good = true;
+    start_words(q, room);
     for (int32_t i = 0; i < q->wanted.count && is_good; ++i) {
         const bool is_timed = q->is_timed && i < CLOCKED;
         if (is_timed) is_good = cudaEventRecord(q->tools.clock[2 * i], q->tools.stream) == cudaSuccess;
@@ -145,15 +162,52 @@ static bool is_node(const oi_queue *q, cudaGraphNode_t *made, cudaGraph_t graph,
     return cudaGraphAddNode(made, graph, before, edges, count, &about) == cudaSuccess;
 }
 
+/* Adds a node that copies words; unless before is NULL, when that node has ended. */
+static bool is_copy(const oi_queue *q, cudaGraphNode_t *made, cudaGraph_t graph, const cudaGraphNode_t *before,
+    const void *from, const void *to, size_t bytes)
+{
+    const oi_kernel *const kernel = &q->tools.kernels[0];
+    const uint64_t count = bytes, groups = (bytes / 4 + (size_t)kernel->threads - 1) / (size_t)kernel->threads;
+    const uint32_t *const status = q->tools.status;
+    const uint32_t own = 0;
+    void *places[] = { (void *)(uintptr_t)&from, (void *)(uintptr_t)&to, (void *)(uintptr_t)&count,
+        (void *)(uintptr_t)&status, (void *)(uintptr_t)&own };
+    const struct cudaKernelNodeParams about = { .func = (void *)(uintptr_t)kernel->function,
+        .gridDim = { (unsigned)groups, 1, 1 }, .blockDim = { (unsigned)kernel->threads, 1, 1 },
+        .kernelParams = places };
+    return cudaGraphAddKernelNode(made, graph, before, before != NULL, &about) == cudaSuccess;
+}
+
+/* Adds the node that copies what the host has written, which all others follow, if there is anything. */
+static bool is_taken(const oi_queue *q, oi_commands *to, size_t bytes)
+{
+    const oi_memory *const own = q->inputs;
+    const size_t at = taken_at(q);
+    return bytes == 0 || is_copy(q, &to->take, to->graph, NULL, (unsigned char *)own->held.pinned + at,
+        (unsigned char *)own->held.there + at, bytes);
+}
+
+/* Adds the node that shows the host whether a launch has failed, after the last one that can. */
+static bool is_seen(const oi_queue *q, oi_commands *to)
+{
+    const uint32_t *const status = q->tools.status;
+    int32_t last = -1;
+    cudaGraphNode_t made;
+    for (int32_t i = 0; i < q->wanted.count; ++i)
+        if (q->wanted.calls[i].failure >= 0) last = i;
+    return last < 0 || is_copy(q, &made, to->graph, &to->nodes[last], status, q->tools.seen, sizeof *status);
+}
+
 /* Adds the nodes of a graph. A launch that waits depends on the last one that waited and on all after it; any other has
    the dependencies of the launch before it. In a chain, each launch depends on the previous one. */
-static bool are_nodes(const oi_queue *q, oi_commands *to, oi_params *room)
+static bool are_nodes(const oi_queue *q, oi_commands *to, size_t taken, oi_params *room)
 {
-    const cudaGraphNode_t *before = NULL;
+    const cudaGraphNode_t *before = taken > 0 ? &to->take : NULL;
     cudaGraphNode_t joint;
-    size_t before_count = 0;
+    size_t before_count = taken > 0;
     int32_t since = 0;
     bool may_begin = false;
+    start_words(q, room);
     for (int32_t i = 0; i < q->wanted.count; ++i) {
         const oi_call *const call = &q->wanted.calls[i];
         const int32_t early = q->tools.kernels[call->kernel].early;
@@ -175,7 +229,7 @@ static bool are_nodes(const oi_queue *q, oi_commands *to, oi_params *room)
     return true;
 }
 
-static bool is_graph(const oi_queue *q, oi_recording *r, oi_params *room)
+static bool is_graph(const oi_queue *q, oi_recording *r, size_t taken, oi_params *room)
 {
     oi_commands *const to = &r->commands;
     if (to->room < q->wanted.count) {
@@ -184,7 +238,8 @@ static bool is_graph(const oi_queue *q, oi_recording *r, oi_params *room)
         to->nodes = nodes;
         to->room = q->wanted.count;
     }
-    if (cudaGraphCreate(&to->graph, 0) != cudaSuccess || !are_nodes(q, to, room)) return false;
+    if (cudaGraphCreate(&to->graph, 0) != cudaSuccess || !is_taken(q, to, taken)) return false;
+    if (!are_nodes(q, to, taken, room) || !is_seen(q, to)) return false;
     memcpy(r->calls.values, q->wanted.values, q->wanted.used * sizeof *q->wanted.values);
     return cudaGraphInstantiate(&to->made, to->graph, 0) == cudaSuccess;
 }
@@ -202,11 +257,15 @@ static bool is_alike(const oi_kernel *kernel, const uint64_t *one, const uint64_
 static bool are_given(const oi_queue *q, oi_recording *r, oi_params *room)
 {
     bool is_good = true;
+    start_words(q, room);
     for (int32_t i = 0; i < r->calls.count && is_good; ++i) {
         const oi_call *const call = &r->calls.calls[i];
         uint64_t *const known = r->calls.values + call->at, *const now = q->wanted.values + call->at;
         const size_t bytes = ((size_t)call->count + 2) * sizeof *known;
-        if (!call->is_given || is_alike(&q->tools.kernels[call->kernel], known, now, call->count)) continue;
+        if (!call->is_given || is_alike(&q->tools.kernels[call->kernel], known, now, call->count)) {
+            skip_words(q, call, room);
+            continue;
+        }
         memcpy(known, now, bytes);
         is_good = cudaGraphExecKernelNodeSetParams(r->commands.made, r->commands.nodes[i], params_of(q, call, room))
             == cudaSuccess;
@@ -224,18 +283,6 @@ bool oi_commands_made(oi_queue *q, oi_recording *r)
     return true;
 }
 
-static bool is_run(oi_queue *q, oi_recording *r, oi_params *room)
-{
-    const cudaStream_t stream = q->tools.stream;
-    oi_commands *const known = &r->commands;
-    if (q->is_timed || !known->is_known) {
-        known->is_known = !q->is_timed;
-        return are_launched(q, room);
-    }
-    if (known->made == NULL && !is_graph(q, r, room)) return false;
-    return are_given(q, r, room) && cudaGraphLaunch(known->made, stream) == cudaSuccess;
-}
-
 /* Starts the copy of what the host has written to the device. */
 static bool is_sent(const oi_queue *q, const oi_memory *own, size_t at, size_t bytes)
 {
@@ -243,34 +290,45 @@ static bool is_sent(const oi_queue *q, const oi_memory *own, size_t at, size_t b
         cudaMemcpyHostToDevice, q->tools.stream) == cudaSuccess;
 }
 
-/* Writes the values that kernels look up; returns the bytes of the block up to the last one. */
-static size_t written_words(const oi_queue *q)
+/* Runs the launches one by one, or as a graph, which itself gets what the host has written and shows the status. */
+static bool is_run(oi_queue *q, oi_recording *r, size_t taken, oi_params *room)
 {
-    size_t end = 0;
+    const cudaStream_t stream = q->tools.stream;
+    oi_commands *const known = &r->commands;
+    if (q->is_timed || !known->is_known) {
+        known->is_known = !q->is_timed;
+        return is_sent(q, q->inputs, taken_at(q), taken) && are_launched(q, room)
+            && cudaMemcpyAsync(q->tools.seen, q->tools.status, sizeof *q->tools.seen, cudaMemcpyDeviceToHost, stream)
+                == cudaSuccess;
+    }
+    if (known->made == NULL && !is_graph(q, r, taken, room)) return false;
+    return are_given(q, r, room) && cudaGraphLaunch(known->made, stream) == cudaSuccess;
+}
+
+/* Writes the words that kernels look up; returns the bytes from the first that the device gets with them. */
+static size_t written(const oi_queue *q)
+{
+    size_t at = words_at(q);
     for (int32_t i = 0; i < q->wanted.count; ++i) {
         const oi_call *const call = &q->wanted.calls[i];
         const oi_kernel *const kernel = &q->tools.kernels[call->kernel];
         for (int32_t k = 0; kernel->looked_up != 0 && k < call->count; ++k) {
             if (!is_looked_up(kernel, k)) continue;
-            memcpy(q->block->here + word_of(call, k), q->wanted.values + call->at + 2 + k, 8);
-            end = word_of(call, k) + 8;
+            memcpy(q->inputs->here + at, q->wanted.values + call->at + 2 + k, 8);
+            at += 8;
         }
     }
-    return end;
+    return at - taken_at(q);
 }
 
 bool oi_commands_run(oi_queue *q, oi_recording *r)
 {
-    const cudaStream_t stream = q->tools.stream;
     const int before = oi_enter(q->device);
     oi_params *const room = malloc(sizeof *room);
-    bool is_good = room != NULL && is_sent(q, q->inputs, 0, q->has_inputs ? q->input_bytes : 0)
-        && is_sent(q, q->block, BLOCK, q->data_used);
-    is_good = is_good && is_sent(q, q->block, 0, written_words(q)) && is_run(q, r, room);
-    if (is_good && q->can_fail)
-        is_good = cudaMemcpyAsync(q->tools.seen, q->tools.status, sizeof *q->tools.seen, cudaMemcpyDeviceToHost, stream)
-            == cudaSuccess;
-    if (cudaStreamSynchronize(stream) != cudaSuccess) is_good = false;
+    const bool has_large = q->has_inputs && taken_at(q) > 0;
+    bool is_good = room != NULL && is_sent(q, q->inputs, 0, has_large ? q->input_bytes : 0)
+        && is_sent(q, q->block, BLOCK, q->data_used) && is_run(q, r, written(q), room);
+    if (cudaStreamSynchronize(q->tools.stream) != cudaSuccess) is_good = false;
     q->has_inputs = false;
     free(room);
     oi_leave(before);

@@ -80,7 +80,7 @@ static oi_problem gather(oi_queue *q, const oi_given *given, oi_mirrors *mirrors
     q->inputs_at = arena->here + given->inputs_at;
     q->input_bytes = given->input_bytes;
     if (!is_made(q, &q->weights, given->weight_bytes, OI_HIDDEN) || !is_made(q, &q->block, BLOCK + DATA, OI_WRITTEN)
-        || !is_made(q, &q->inputs, given->input_bytes, OI_WRITTEN)
+        || !is_made(q, &q->inputs, given->input_bytes + TAKEN, OI_WRITTEN)
         || !is_made(q, &q->shown, given->shown_bytes + LOOKED, OI_READ_BACK))
         return OI_NO_MEMORY;
     if (!oi_memory_put(q->weights, 0, given->weights, given->weight_bytes)) return OI_LOST;
@@ -152,6 +152,12 @@ void oi_outdate(oi_queue *q, const oi_range *changed)
             q->watches[i].is_new = q->watches[i].is_here = q->watches[i].is_asked = false;
 }
 
+/* Whether an argument is memory that launches may write; none writes weights. */
+static bool is_shared(const oi_queue *q, const oi_argument *one)
+{
+    return one->at != NULL && one->number != 0 && !oi_is_in(one->at, q->weights->here, q->weights->bytes);
+}
+
 /* Whether a launch waits for those before it: it does if it reads or writes what they write, writes what they read, or
    follows one that can fail. */
 static bool is_ordered(oi_queue *q, int32_t count, const oi_argument *given)
@@ -159,7 +165,8 @@ static bool is_ordered(oi_queue *q, int32_t count, const oi_argument *given)
     bool waits = q->is_checking || q->touched_count + count > RANGES;
     for (int32_t i = 0; i < count && !waits; ++i) {
         const unsigned char *const first = given[i].at;
-        for (int32_t k = q->since; first != NULL && k < q->touched_count && !waits; ++k)
+        const bool is_used = is_shared(q, &given[i]);
+        for (int32_t k = q->since; is_used && k < q->touched_count && !waits; ++k)
             waits = (given[i].is_written || q->touched[k].is_written)
                 && overlaps(&q->touched[k], first, first + given[i].number);
     }
@@ -169,7 +176,7 @@ static bool is_ordered(oi_queue *q, int32_t count, const oi_argument *given)
     }
     for (int32_t i = 0; i < count; ++i) {
         const unsigned char *const first = given[i].at;
-        if (first == NULL || given[i].number == 0 || q->touched_count == RANGES) continue;
+        if (!is_shared(q, &given[i]) || q->touched_count == RANGES) continue;
         q->touched[q->touched_count++] = (oi_range){ first, first + given[i].number, given[i].is_written, q->wanted.count, i };
         if (given[i].is_written) oi_outdate(q, &q->touched[q->touched_count - 1]);
     }

@@ -36,4 +36,7 @@ typedef struct {
     const oi_kernel *kernels;
 } oi_tools;
 
-enum { PUSHED = 16 }; /* 64-bit words that fit in the push constants of every device */
+enum {
+    PUSHED = 16, /* 64-bit words that fit in the push constants of every device */
+    TAKEN = 0,   /* bytes behind the inputs, for the device's own use */
+};
