@@ -15,6 +15,8 @@ from openinfer.errors import Code, OpenInferError
 from openinfer.ops import OPS, Call, TensorType, complete, infer
 from openinfer.ops.agreement import Contract
 from openinfer.synth.targets.cuda.kernel import support_text
+from openinfer.loops.dim import most_elements
+from openinfer.synth.targets.cuda.looked_up import fixed_groups
 
 SMALL = LlamaShape(layers=2, width=512, heads=6, groups=3, head=64, hidden=320, classes=400, tokens=40)
 TOKENS = (5, 17, 3, 3)
@@ -60,6 +62,20 @@ def test_steps_with_weights_of_4_bits_are_those_of_the_simulator(tmp_path: Path)
     )
     wanted, found = stepped(Simulator(model).make_executor(graph(text_of("i4")))), stepped(plan.build())
     np.testing.assert_allclose(found, wanted, atol=0.03 * float(np.abs(wanted).max()))
+
+
+def test_a_unit_has_room_for_one_group_of_a_launch_that_begins_early(model: ModelLoader) -> None:
+    """Units become free one after the other: the first would take two groups and leave the last without any."""
+    for trials, has_room in (((), True), (("early_launches",), False)):
+        project = Synthesizer(with_trials("h200", trials), name="decode").synthesize(model, graph(TEXT)).project
+        for one in project.kernels.used.values():
+            groups = fixed_groups(one.kernel)
+            if groups is not None and 1 < groups <= 132:
+                row = project.files()["src/kernels.cu"].split(f"const void *){one.name}, ")[1]
+                allocated = int(row.split(", ")[2]) + sum(
+                    each.dtype.nbytes(most_elements(each.shape)) for each in one.kernel.scratch
+                )
+                assert (2 * allocated <= 232448) == has_room
 
 
 def test_the_graph_of_a_step_stays_as_it_is(model: ModelLoader, monkeypatch: pytest.MonkeyPatch) -> None:

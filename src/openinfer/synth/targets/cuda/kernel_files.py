@@ -3,11 +3,13 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from openinfer.loops.dim import most_elements
+from openinfer.loops.ir import Space
 from openinfer.synth.targets.cstyle.fold import folded
 from openinfer.synth.targets.cstyle.kernel_docs import kernel_doc
 from openinfer.synth.targets.cstyle.library import KernelLibrary, UsedKernel
 from openinfer.synth.targets.cuda.kernel import support_text
-from openinfer.synth.targets.cuda.looked_up import looked_up_bits
+from openinfer.synth.targets.cuda.looked_up import fixed_groups, looked_up_bits
 from openinfer.synth.targets.cuda.tile_code import tile_bytes
 from openinfer.synth.targets.gpu.arguments import arguments_of
 from openinfer.synth.targets.simt.launches import group_of
@@ -102,6 +104,8 @@ extern "C" __global__ void {name}_cells(const oi_cell_words given)
 }}
 """
 """The kernels that every project has, in the order of their numbers."""
+_APART = 1024
+"""Bytes above half of a unit's shared memory with which it has no room for a second group."""
 _READY = "    oi_let_next_begin();\n    oi_ready();\n"
 _EARLY = {None: 0, "edges": 1, "chain": 2, "one": 3}
 """How launches follow each other, as numbers for the host."""
@@ -135,7 +139,7 @@ class CudaKernels:
         texts = [f"{kernel_doc(one, self.title)}{one.code.text}" for one in used]
         usual, early = self.machine.group, _EARLY[self.machine.early]
         rows = [(f"{self.name}_copy", usual, 0, 0, early, "0"), (f"{self.name}_cells", usual, words, 0, early, "0")]
-        rows += [(one.name, group_of(one.kernel, usual), 0, tile_bytes(one.kernel), early, _bits(one)) for one in used]
+        rows += [(one.name, group_of(one.kernel, usual), 0, self._shared(one), early, _bits(one)) for one in used]
         lines = (", ".join(map(str, (f"(const void *){name}", *facts))) for name, *facts in rows)
         table = "\n".join(f"    {{ {line} }}," for line in lines)
         parts = [
@@ -146,3 +150,17 @@ class CudaKernels:
         ]
         support = f"#pragma once\n\n{support_text(needs)}"
         return {KERNELS_FILE: f"{banner}\n{folded(''.join(parts))}", SUPPORT_FILE: f"{banner}\n{support}"}
+
+    def _shared(self, one: UsedKernel) -> int:
+        """The bytes of shared memory that are allocated at launch: tiles, or what keeps groups apart.
+
+        A launch that begins early finds some units free before others. Two of its groups on one of them would leave
+        another idle, so a group gets more than half of a unit's memory if there is a unit for each.
+        """
+        groups, most = fixed_groups(one.kernel), self.machine.most_shared_bytes
+        if self.machine.early is None or groups is None or groups > self.machine.units:
+            return tile_bytes(one.kernel)
+        own = sum(
+            each.dtype.nbytes(most_elements(each.shape)) for each in one.kernel.scratch if each.space is Space.GROUP
+        )
+        return max(0, most // 2 + _APART - own) if tile_bytes(one.kernel) == 0 else tile_bytes(one.kernel)

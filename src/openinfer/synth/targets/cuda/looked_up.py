@@ -23,7 +23,7 @@ def looked_up(kernel: Kernel) -> frozenset[str]:
     if len(kernel.inputs) + len(kernel.outputs) + len(sizes) > _MOST:
         return frozenset()
     names = {one.name for one in kernel.outputs if one.space is Space.STATE}
-    if _has_fixed_groups(kernel):
+    if fixed_groups(kernel) is not None:
         names |= {f"s_{size}" for size in sizes}
     return frozenset(names)
 
@@ -38,6 +38,9 @@ def looked_up_bits(kernel: Kernel, arguments: Sequence[Argument]) -> int:
     return bits
 
 
-def _has_fixed_groups(kernel: Kernel) -> bool:
+def fixed_groups(kernel: Kernel) -> int | None:
+    """The number of groups of a launch whose threads cooperate, if it is the same in every step."""
     loops = [one for one in kernel.body if isinstance(one, For) and one.bind is Bind.GROUP]
-    return len(loops) == 1 and isinstance(loops[0].extent, Const) and isinstance(loops[0].extent.value, int)
+    if len(loops) != 1 or not isinstance(loops[0].extent, Const) or not isinstance(loops[0].extent.value, int):
+        return None
+    return loops[0].extent.value
