@@ -154,7 +154,9 @@ class Memory(DeviceSection):
     )
 
 
-KernelTrial = Literal["early_launches", "early_launches_after_one", "early_launches_in_a_chain", "restrict_weights"]
+KernelTrial = Literal[
+    "early_launches", "early_launches_after_one", "early_launches_in_a_chain", "launches_in_turn", "restrict_weights"
+]
 
 
 class Preferences(DeviceSection):

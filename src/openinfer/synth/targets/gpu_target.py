@@ -63,7 +63,7 @@ class LaunchingDevice:
         if self.machine.knows_weights or self.machine.early:
             launches = with_weights(launches, weights)
         if self.machine.early:
-            launches = with_short_ready(launches) if self.machine.counts_groups else with_ready(launches)
+            launches = with_short_ready(launches) if self.machine.is_early_if_short else with_ready(launches)
         return with_late_guards(launches) if self.machine.guards_late else launches
 
     def require_reach(self, placed: Placed) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from openinfer.loops.dim import most_elements
-from openinfer.loops.ir import Space
+from openinfer.loops.ir import Kernel, Ready, Space, walk
 from openinfer.synth.targets.cstyle.fold import folded
 from openinfer.synth.targets.cstyle.kernel_docs import kernel_doc
 from openinfer.synth.targets.cstyle.library import KernelLibrary, UsedKernel
@@ -106,9 +106,9 @@ extern "C" __global__ void {name}_cells(const oi_cell_words given)
 """The kernels that every project has, in the order of their numbers."""
 _APART = 1024
 """Bytes above half of a unit's shared memory with which it has no room for a second group."""
-_READY = "    oi_let_next_begin();\n    oi_ready();\n"
-_EARLY = {None: 0, "edges": 1, "chain": 2, "one": 3}
-"""How launches follow each other, as numbers for the host."""
+_READY = "    oi_ready();\n    oi_let_next_begin();\n"
+_EARLY = {None: 0, "edges": 1, "short": 1, "chain": 2, "one": 3}
+"""How launches follow each other, as numbers for the host; 0 if they begin when those before them have ended."""
 
 
 def _bits(one: UsedKernel) -> str:
@@ -137,9 +137,12 @@ class CudaKernels:
         needs = {need for one in used for need in one.code.needs}
         words = _CELL_WORDS + 2 * axes
         texts = [f"{kernel_doc(one, self.title)}{one.code.text}" for one in used]
-        usual, early = self.machine.group, _EARLY[self.machine.early]
-        rows = [(f"{self.name}_copy", usual, 0, 0, early, "0"), (f"{self.name}_cells", usual, words, 0, early, "0")]
-        rows += [(one.name, group_of(one.kernel, usual), 0, self._shared(one), early, _bits(one)) for one in used]
+        usual, early = self.machine.group, 0 if self.machine.is_early_if_short else _EARLY[self.machine.early]
+        rows: list[tuple[object, ...]] = [
+            (f"{self.name}_copy", usual, 0, 0, early, "0"),
+            (f"{self.name}_cells", usual, words, 0, early, "0"),
+        ]
+        rows += [(one.name, *self._facts(one)) for one in used]
         lines = (", ".join(map(str, (f"(const void *){name}", *facts))) for name, *facts in rows)
         table = "\n".join(f"    {{ {line} }}," for line in lines)
         parts = [
@@ -151,16 +154,21 @@ class CudaKernels:
         support = f"#pragma once\n\n{support_text(needs)}"
         return {KERNELS_FILE: f"{banner}\n{folded(''.join(parts))}", SUPPORT_FILE: f"{banner}\n{support}"}
 
-    def _shared(self, one: UsedKernel) -> int:
-        """The bytes of shared memory that are allocated at launch: tiles, or what keeps groups apart.
+    def _facts(self, one: UsedKernel) -> tuple[object, ...]:
+        """What the host knows of a kernel."""
+        is_early = any(isinstance(each, Ready) for each in walk(one.kernel.body))
+        shared = tile_bytes(one.kernel) or (self._apart(one.kernel) if is_early else 0)
+        follows = _EARLY[self.machine.early] if is_early else 0
+        return group_of(one.kernel, self.machine.group), 0, shared, follows, _bits(one)
+
+    def _apart(self, kernel: Kernel) -> int:
+        """The bytes of shared memory to allocate at launch so that a unit has room for one group.
 
         A launch that begins early finds some units free before others. Two of its groups on one of them would leave
-        another idle, so a group gets more than half of a unit's memory if there is a unit for each.
+        another idle, if there is a unit for each.
         """
-        groups, most = fixed_groups(one.kernel), self.machine.most_shared_bytes
-        if self.machine.early is None or groups is None or groups > self.machine.units:
-            return tile_bytes(one.kernel)
-        own = sum(
-            each.dtype.nbytes(most_elements(each.shape)) for each in one.kernel.scratch if each.space is Space.GROUP
-        )
-        return max(0, most // 2 + _APART - own) if tile_bytes(one.kernel) == 0 else tile_bytes(one.kernel)
+        groups = fixed_groups(kernel)
+        if groups is None or groups > self.machine.units:
+            return 0
+        own = sum(one.dtype.nbytes(most_elements(one.shape)) for one in kernel.scratch if one.space is Space.GROUP)
+        return max(0, self.machine.most_shared_bytes // 2 + _APART - own)

@@ -85,9 +85,11 @@ def _groups(step: KernelStep) -> _Groups | None:
     if not isinstance(found, Launches) or len(found.launches) != 1 or found.scratch or step.is_initial:
         return None
     (launch,) = found.launches
-    if not launch.is_short or launch.is_guarded or launch.kernel.can_fail or len(launch.kernel.body) != 1:
+    *before, group = launch.kernel.body
+    if not launch.is_short or launch.is_guarded or launch.kernel.can_fail:
         return None
-    (group,) = launch.kernel.body
+    if not all(isinstance(one, Ready) for one in before):
+        return None
     if not isinstance(group, For) or group.bind is not Bind.GROUP or not isinstance(group.extent, Const):
         return None
     *memory, threads = group.body
@@ -127,7 +129,7 @@ def _beside(one: KernelStep, other: KernelStep, shared_bytes: int) -> tuple[Kern
             free.remove(alike)
             memory[buffer.name] = alike.name
     plain, then = (_renamed(each, memory, taken) for each in (other.kernel, right.launch.kernel))
-    (again,) = then.body
+    again = then.body[-1]
     assert isinstance(again, For)
     shared = dict.fromkeys((*left.memory, *(each.buffer for each in again.body if isinstance(each, Alloc))))
     if sum(each.dtype.nbytes(most_elements(each.shape)) for each in shared) > shared_bytes:
@@ -143,7 +145,8 @@ def _beside(one: KernelStep, other: KernelStep, shared_bytes: int) -> tuple[Kern
     )
     loop = _split(left, again, right.count, tuple(map(Alloc, shared)))
     first = left.launch.kernel
-    joined = Kernel(name, (*first.inputs, *then.inputs), (*first.outputs, *then.outputs), (loop,), doc)
+    body = (*first.body[:-1], loop)
+    joined = Kernel(name, (*first.inputs, *then.inputs), (*first.outputs, *then.outputs), body, doc)
     count = left.launch.threads + right.launch.threads
     return kernel, replace(left.launch, kernel=joined, threads=count, form=f"{left.launch.form}, {right.launch.form}")
 
@@ -161,9 +164,9 @@ def _split(left: _Groups, again: For, right: int, memory: Statements) -> For:
 
 
 def _marks(one: _Groups) -> tuple[bool, ...]:
-    """Whether it waits for earlier launches itself, and whether it checks late if one has failed."""
-    inside = [*walk(one.threads.body)]
-    return tuple(any(isinstance(each, kind) for each in inside) for kind in (Ready, Unfailed))
+    """Whether it waits for earlier launches itself, at its start or later, and whether it checks late if one failed."""
+    inside, before = [*walk(one.threads.body)], len(one.launch.kernel.body) > 1
+    return before, *(any(isinstance(each, kind) for each in inside) for kind in (Ready, Unfailed))
 
 
 def _renamed(kernel: Kernel, memory: dict[str, str], taken: set[str]) -> Kernel:

@@ -5,10 +5,10 @@ from typing import Literal
 
 from openinfer.synth.devices.description import DeviceArch
 
-Following = Literal["edges", "chain", "one", "counted"]
-"""How an early launch waits. ``edges``: for the launches it depends on. ``chain``: for the previous launch, whatever
-it is. ``one``: for its only dependency; a launch with several starts after they have ended. ``counted``: until as many
-groups have ended as were launched before it."""
+Following = Literal["edges", "short", "chain", "one", "counted"]
+"""How an early launch waits. ``edges``: for the launches it depends on. ``short``: the same, where only short launches
+begin early. ``chain``: for the previous launch, whatever it is. ``one``: for its only dependency; a launch with several
+starts after they have ended. ``counted``: until as many groups have ended as were launched before it."""
 _GROUP = 256
 """Threads per group, if the device allows that many."""
 _LARGEST_GROUP = 1024
@@ -17,6 +17,8 @@ _LEAST_SHARED, _MOST_SHARED = 16_384, 49_152
 """Shared memory per group that every device has, and the most that a group gets without opting in to more."""
 _WITH_MATRIX_UNITS = "sm_90a"
 """The architecture whose matrix instructions on shared-memory tiles are used."""
+_WITH_EARLY_LAUNCHES = 90
+"""The first architecture on which launches can begin while those before them still run."""
 _LEAST_GROUP = 128
 """Threads per group that every device allows."""
 
@@ -73,9 +75,9 @@ class SimtMachine:
     """Buffers of the current kernel without infinities or NaN: their products with 0 are 0."""
 
     @property
-    def counts_groups(self) -> bool:
-        """Whether launches count the groups of others that have ended, instead of using barriers."""
-        return self.early == "counted"
+    def is_early_if_short(self) -> bool:
+        """Whether short launches begin early, and no others."""
+        return self.early in ("counted", "short")
 
     @property
     def most_threads(self) -> int:
@@ -108,7 +110,10 @@ def simt_machine(arch: DeviceArch) -> SimtMachine:
         "early_launches_in_a_chain": "chain",
         "early_launches_after_one": "one",
     }
-    early = next((following[one] for one in trials if one in following), None)
+    usual: Following | None = "short" if arch.device.api == "cuda" and _begins_early(arch) else None
+    early = next((following[one] for one in trials if one in following), usual)
+    if "launches_in_turn" in trials:
+        early = None
     if arch.device.api == "vulkan" and arch.features.ordered_launches:
         early = "counted"
     return SimtMachine(
@@ -127,3 +132,10 @@ def simt_machine(arch: DeviceArch) -> SimtMachine:
         guards_late=arch.device.api in ("vulkan", "cuda"),
         joins=arch.device.api == "cuda",
     )
+
+
+def _begins_early(arch: DeviceArch) -> bool:
+    """Whether launches of a CUDA device can begin while those before them still run."""
+    name = arch.device.architecture or ""
+    digits = name.removeprefix("sm_").rstrip("af")
+    return name.startswith("sm_") and digits.isdigit() and int(digits) >= _WITH_EARLY_LAUNCHES
