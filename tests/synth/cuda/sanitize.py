@@ -60,7 +60,8 @@ def programs(folder: Path) -> Mapping[str, Sequence[str]]:
         libraries = [*pool.map(partial(kernels_of, folder), OPS)]
     pairs = [f"{name}={made}" for name, made in zip(OPS, libraries, strict=True)]
     found: dict[str, Sequence[str]] = {"ops": (sys.executable, "-m", __spec__.name, "--here", *pairs)}
-    for name, trials in (("decoder", ()), ("decoder, launched early", TRIALS)):
+    in_turn = "decoder, launched in turn", ("launches_in_turn",)
+    for name, trials in (("decoder", ()), in_turn, ("decoder, launched early", TRIALS)):
         own = folder / name.replace(", ", "-").replace(" ", "-")
         own.mkdir()
         model = saved(SMALL, own / "model.oinf")

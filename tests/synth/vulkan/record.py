@@ -53,6 +53,7 @@ PRELOADED = (GRAPHS.module, PROGRAMS.module, cuda_suite.__name__, run.__module__
 Facts = dict[str, Any]
 VARIANTS: Mapping[str, Sequence[str]] = {
     "usual": (),
+    "launches in turn": ("launches_in_turn",),
     "restrict weights": ("restrict_weights",),
     "early launches": ("early_launches",),
     "early launches in a chain": ("early_launches_in_a_chain",),
