@@ -179,6 +179,31 @@ def test_quotients_for_few_bits_are_near_whatever_their_operands(tmp_path: Path)
     assert (near | (found == wanted) | (np.isnan(found) & np.isnan(wanted))).all()
 
 
+@pytest.mark.parametrize("count", [8, 2048])
+def test_small_and_large_inputs_reach_the_device_in_every_step(count: int) -> None:
+    """A graph copies small ones itself, beside the places in tables that kernels look up."""
+    text = f"""
+    dynamic {{ x: f32[{count}]; }}
+    persistent {{ n: i32 @init(0); seen(i): f32[{count}] @table @fixed(i=8); }}
+    volatile {{ y: f32[{count}]; z: f32[{count}]; }}
+    block entry {{
+        op neg(x) >> y;
+        cache.write y >> seen[n];
+        cache.read seen[0] >> z;
+        cache.increment n;
+        return y, z;
+    }}
+    """
+    module = Synthesizer("h200", name="net").synthesize(None, graph(text)).build()
+    executor = Simulator(None).make_executor(graph(text))
+    for step in range(8):
+        for one in (module, executor):
+            one.insert({"x": np.arange(count, dtype=np.float32) + step})
+            one.run_step()
+        assert np.array_equal(module.fetch("z"), executor.fetch("z"))
+        assert np.array_equal(module.fetch("y"), executor.fetch("y"))
+
+
 def test_a_machine_without_a_gpu_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EMULATED_CUDA_DEVICES", "0")
     text = "dynamic { x: f32[4]; } volatile { y: f32[4]; } block entry { op neg(x) >> y; return y; }"
