@@ -191,12 +191,12 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         return dict(plan.project.code())
 
 
-def test_a_kernel_loads_then_waits_then_lets_the_next_begin_and_looks_for_failures(files: dict[str, str]) -> None:
+def test_a_kernel_lets_the_next_begin_then_loads_then_waits_then_looks_for_failures(files: dict[str, str]) -> None:
     words = (
         "linear(",
+        "oi_let_next_begin();",
         "= oi_ahead(",
         "oi_ready();",
-        "oi_let_next_begin();",
         "*status < own",
         "if (is_stopped) return;",
     )

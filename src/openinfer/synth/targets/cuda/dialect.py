@@ -92,7 +92,7 @@ def _framed(dialect: Dialect, kernel: KernelSignature, lines: Sequence[str], *, 
     parameters = [f"{kind}*{name}_now" if name in frame.looked_up else f"{kind}{name}" for kind, name in found]
     if kernel.can_fail or frame.is_guarded:
         parameters += ["uint32_t *status", "const uint32_t own"]
-    body = [] if frame.is_early else frame.guard
+    body = ["oi_let_next_begin();"] if frame.is_early else frame.guard
     body = [*body, *(f"{kind}{name} = *{name}_now;" for kind, name in found if name in frame.looked_up)]
     memory = [one for one in kernel.scratch if one.space is Space.GROUP]
     shared = (f"__shared__ {_array(dialect, one)}" for one in memory)

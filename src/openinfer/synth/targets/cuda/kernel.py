@@ -84,7 +84,7 @@ def _prepared(kernel: Kernel) -> Kernel:
 
 def _templates(frame: KernelFrame) -> Templates:
     def ready(_one: Ready, writer: KernelWriter, depth: int) -> None:
-        for line in ("oi_ready();", "oi_let_next_begin();", *frame.guard):
+        for line in ("oi_ready();", *frame.guard):
             writer.line(depth, line)
 
     def unfailed(_one: Unfailed, writer: KernelWriter, depth: int) -> None:

@@ -106,7 +106,7 @@ extern "C" __global__ void {name}_cells(const oi_cell_words given)
 """The kernels that every project has, in the order of their numbers."""
 _APART = 1024
 """Bytes above half of a unit's shared memory with which it has no room for a second group."""
-_READY = "    oi_ready();\n    oi_let_next_begin();\n"
+_READY = "    oi_let_next_begin();\n    oi_ready();\n"
 _EARLY = {None: 0, "edges": 1, "short": 1, "chain": 2, "one": 3}
 """How launches follow each other, as numbers for the host; 0 if they begin when those before them have ended."""
 
