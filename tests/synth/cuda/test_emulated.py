@@ -12,10 +12,10 @@ from tests.synth.cuda.emulator import on_emulator
 from openinfer import ModelLoader, Simulator, Synthesizer, graph
 from openinfer.dtypes import DTYPES, Array
 from openinfer.errors import Code, OpenInferError
+from openinfer.loops.dim import most_elements
 from openinfer.ops import OPS, Call, TensorType, complete, infer
 from openinfer.ops.agreement import Contract
 from openinfer.synth.targets.cuda.kernel import support_text
-from openinfer.loops.dim import most_elements
 from openinfer.synth.targets.cuda.looked_up import fixed_groups
 
 SMALL = LlamaShape(layers=2, width=512, heads=6, groups=3, head=64, hidden=320, classes=400, tokens=40)
