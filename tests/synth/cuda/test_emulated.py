@@ -70,7 +70,7 @@ def test_a_unit_has_room_for_one_group_of_a_launch_that_begins_early(model: Mode
         for one in project.kernels.used.values():
             groups = fixed_groups(one.kernel)
             if groups is not None and 1 < groups <= 132:
-                row = project.files()["src/kernels.cu"].split(f"const void *){one.name}, ")[1]
+                row = project.code()["src/kernels.cu"].split(f"const void *){one.name}, ")[1]
                 allocated = int(row.split(", ")[2]) + sum(
                     each.dtype.nbytes(most_elements(each.shape)) for each in one.kernel.scratch
                 )
