@@ -64,6 +64,10 @@ BUILDERS = {
     "synth.targets.cstyle.host.function": {"Function": "a function as it is printed"},
     "synth.targets.cstyle.widths": {"Widths": "ranges in scope at the statement that is printed"},
     "synth.targets.simt.early": {"EarlyLoads": "loads as they are hoisted"},
+    "synth.targets.simt.scan_parts": {
+        "Folded": "statements of a scan as they are made",
+        "StretchLoads": "loads of a stretch as they are made",
+    },
     "synth.targets.simt.wide": {"FreshNames": "names as they are given away"},
     "synth.targets.vhdl.code": {"SequencerCode": "states as they are printed"},
     "synth.targets.vhdl.expressions": {"Expressions": "variables in scope at the expression that is printed"},

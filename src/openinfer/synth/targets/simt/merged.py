@@ -42,7 +42,7 @@ _MOST = 8
 def merged(
     found: Sequence[Launch], parts: Sequence[LaunchPart], machine: SimtMachine, memory: Mapping[str, Buffer]
 ) -> list[Launch]:
-    """Launches, of which those that are next to each other and independent are one. ``parts`` are what they do."""
+    """Launches with adjacent independent ones merged. ``parts`` are what they do."""
     made: list[_Run] = []
     for launch, part in zip(found, parts, strict=True):
         if made and made[-1].takes(launch, part, machine):

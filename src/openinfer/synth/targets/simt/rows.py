@@ -130,18 +130,20 @@ class _Rows:
         is_long = any(WideLoop(one.indices[-1], one.body).is_long for one in same)
         # Long code is replicated less often, if a subgroup is too small anyway and there are enough threads.
         is_long = is_long and chunks * width * row.words > room * self._machine.subgroup
-        for limit in (room // 2, room) if is_long else (room,):
-            team = self._holders(chunks, limit // (row.words * width))
-            if team is None:
-                team = self._half_the_threads(chunks, width * row.words, groups=1)
-            elif team == self._machine.largest_group:
-                team = self._half_the_threads(chunks, width * row.words, groups=2) or team
-            if team is not None:
-                return _Held(team, {longest.shape: row})
-        return self._part_in_registers(longest, row, chunks, width * row.words)
+        words = width * row.words
+        limits = (room // 2, room) if is_long else (room,)
+        teams = (self._holders(chunks, limit // words) for limit in limits)
+        team = next((one for one in teams if one is not None), None)
+        if team is None:
+            team = self._half_the_threads(chunks, words, groups=1)
+        elif team == self._machine.largest_group:
+            team = self._half_the_threads(chunks, words, groups=2) or team
+        if team is None:
+            return self._part_in_registers(longest, row, chunks, words)
+        return _Held(team, {longest.shape: row})
 
     def _half_the_threads(self, chunks: int, words: int, *, groups: int) -> int | None:
-        """Half as many threads as a group can have, if the registers of a compute unit suffice for so many rows.
+        """Half as many threads as a group can have, if ``groups`` of them with a row each fit on a compute unit.
 
         Each then has more registers, so that fewer of all hold no part of a row. If the largest group can hold it, too,
         that pays only where two groups run at once: one loads while the other computes.
