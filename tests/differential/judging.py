@@ -28,7 +28,7 @@ from openinfer.ops.numeric import entering
 from openinfer.ops.types import TensorType
 from openinfer.synth.program.ir import Storage
 
-MOVED_RUNS = 6
+MOVED_RUNS, _TO_ZERO = 6, 2
 MORE_RUNS = 60
 """When the first runs do not explain a difference."""
 SLACK = 4.0
@@ -151,6 +151,8 @@ class _Moved(ReferenceKernel):
     flushes: bool
     """Whether subnormal numbers of f32 are zero."""
     has_own_nans: bool
+    reaches_zero: bool
+    """Whether results that may be zero are: a quotient of two of them is anything."""
 
     def __init__(self, record: OpRecord, call: Call, stored: Sequence[Any]) -> None:
         super().__init__(record, call, stored)
@@ -191,6 +193,8 @@ class _Moved(ReferenceKernel):
                 signs = type(self).direction(value.shape)
                 anything = np.where(signs > 0, np.longdouble(np.inf), np.nan)
                 moved_by = np.where(may_overflow(question, kind.dtype, bounds), anything, exact + signs * error)
+                if self.reaches_zero:
+                    moved_by = np.where(abs(exact) <= error, np.copysign(0, exact), moved_by)
                 # Which sign a NaN has is nobody's business, but a bitcast shows it.
                 either = np.where(np.isnan(moved_by), np.copysign(moved_by, signs), moved_by)
                 value = either.astype(value.dtype)
@@ -225,6 +229,7 @@ def _moving(run: int, habits: Habits) -> Iterator[None]:
         "direction": staticmethod(_direction(run)),
         "flushes": habits.flushes and is_own,
         "has_own_nans": habits.has_own_nans and is_own,
+        "reaches_zero": run == _TO_ZERO,
         "__slots__": (),
     }
     kind = type("_MovedOnce", (_Moved,), own)
@@ -323,6 +328,9 @@ class Spread:
         own = self.value(step, name)
         if found is None or own is None:
             return found is own
+        if self.habits.flushes:
+            # Where subnormal numbers are zero, the smaller of one and zero is either.
+            found, own = flushed(found), flushed(own)
         return same(found, own) or any(
             self._explains(step, name, found, own, count) for count in (MOVED_RUNS, MORE_RUNS)
         )

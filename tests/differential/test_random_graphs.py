@@ -10,11 +10,12 @@ from tests.differential.batches import BATCH, SETTINGS, Failure, judge_batch, se
 from tests.differential.campaign import Job, run
 from tests.differential.fuzz import GRAPHS as CAMPAIGN
 from tests.differential.fuzz import judge
-from tests.differential.graphs import random_graph
+from tests.differential.graphs import RandomGraph, random_graph
 from tests.differential.judging import MOVED_RUNS, Habits, Spread, same
 from tests.differential.uses import PAIRS, RECORDS, hand, hands
 
 from openinfer import ModelLoader, graph
+from openinfer.dtypes import Array
 from openinfer.oinf import save_file
 from openinfer.synth.pipeline import Synthesizer
 
@@ -137,3 +138,32 @@ def test_a_nan_may_have_all_bits_set_where_a_device_makes_it_so(tmp_path: Path) 
     assert (others != found).any()
     assert Spread(made, model, Habits(has_own_nans=True)).agrees(0, "t_10", others)
     assert not Spread(made, model).agrees(0, "t_10", others)
+
+
+def _values(seed: int, step: int, name: str, folder: Path) -> tuple[RandomGraph, ModelLoader, Array]:
+    made = random_graph(seed, has_heap=True)
+    save_file(folder / "model.oinf", made.tensors)
+    model = ModelLoader.open(folder / "model.oinf")
+    found = Spread(made, model).value(step, name)
+    assert found is not None
+    return made, model, found
+
+
+def test_a_result_that_may_be_zero_may_be_divided_by(tmp_path: Path) -> None:
+    """Seed 940321 divides ``gelu`` of the least number by itself: zero is within its bound."""
+    made, model, found = _values(940321, 3, "t_63", tmp_path)
+    others = found.copy()
+    others[0, [101, 136]] = np.nan
+    assert Spread(made, model).agrees(3, "t_63", others)
+    others[0, 3] = np.nan
+    assert not Spread(made, model).agrees(3, "t_63", others)
+
+
+def test_the_smaller_of_zero_and_a_subnormal_number_is_either_where_these_are_zero(tmp_path: Path) -> None:
+    made, model, found = _values(300107, 3, "t_6", tmp_path)
+    others = found.copy()
+    others[0, 2] = 1e-45
+    assert found[0, 2] == 0
+    assert others[0, 2] > 0
+    assert Spread(made, model, Habits(flushes=True)).agrees(3, "t_6", others)
+    assert not Spread(made, model).agrees(3, "t_6", others)
