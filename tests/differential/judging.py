@@ -10,7 +10,7 @@ a branch, a NaN), it is left open.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 from unittest.mock import patch
 
@@ -29,6 +29,8 @@ from openinfer.ops.types import TensorType
 from openinfer.synth.program.ir import Storage
 
 MOVED_RUNS, _TO_ZERO = 6, 2
+_TURNED = -1
+"""The number of a run in which only the signs of NaNs are others."""
 MORE_RUNS = 60
 """When the first runs do not explain a difference."""
 SLACK = 4.0
@@ -153,6 +155,8 @@ class _Moved(ReferenceKernel):
     has_own_nans: bool
     reaches_zero: bool
     """Whether results that may be zero are: a quotient of two of them is anything."""
+    turns_nans: bool
+    """Whether NaNs have the other sign: which one is nobody's business, but a bitcast shows it."""
 
     def __init__(self, record: OpRecord, call: Call, stored: Sequence[Any]) -> None:
         super().__init__(record, call, stored)
@@ -165,6 +169,8 @@ class _Moved(ReferenceKernel):
         found = self._moved(arrays)
         if self.flushes:
             found = tuple(map(flushed, found))
+        if self.turns_nans and not self._record.stored:
+            found = tuple(map(_with_turned_nans, found))
         return tuple(map(_with_other_nans, found)) if self.has_own_nans else found
 
     def _moved(self, arrays: Sequence[Array | None]) -> tuple[Array, ...]:
@@ -202,6 +208,14 @@ class _Moved(ReferenceKernel):
         return tuple(moved)
 
 
+def _with_turned_nans(array: Array) -> Array:
+    if not _is_float(array):
+        return array
+    codes = array.copy().view(f"u{array.dtype.itemsize}")
+    codes[np.isnan(array.astype(np.float64))] ^= codes.dtype.type(1 << (8 * array.dtype.itemsize - 1))
+    return codes.view(array.dtype)
+
+
 def _with_other_nans(array: Array) -> Array:
     """With all bits set in each NaN, as some devices make them; a bitcast shows it."""
     if not _is_float(array):
@@ -212,7 +226,9 @@ def _with_other_nans(array: Array) -> Array:
 
 
 def _direction(run: int) -> _Direction:
-    """All up, all down, or each as chance has it, by all or part of the tolerance."""
+    """All up, all down, or each as chance has it, by all or part of the tolerance; none where only NaNs are turned."""
+    if run == _TURNED:
+        return np.zeros
     rng = np.random.default_rng([5, run])
     if run < 2:
         return lambda shape: np.full(shape, 1.0 - 2 * run)
@@ -224,12 +240,13 @@ def _direction(run: int) -> _Direction:
 @contextmanager
 def _moving(run: int, habits: Habits) -> Iterator[None]:
     """Half of the runs have the habits of a device."""
-    is_own = run % 4 in (0, 3)
+    is_own = run % 4 in (0, 3) and run != _TURNED
     own = {
         "direction": staticmethod(_direction(run)),
         "flushes": habits.flushes and is_own,
         "has_own_nans": habits.has_own_nans and is_own,
         "reaches_zero": run == _TO_ZERO,
+        "turns_nans": run == _TURNED,
         "__slots__": (),
     }
     kind = type("_MovedOnce", (_Moved,), own)
@@ -318,6 +335,10 @@ class Spread:
             self._moved.append(more)
         return self._moved
 
+    @cached_property
+    def _turned(self) -> list[Step]:
+        return simulated(self._made, self._model, _TURNED, self.own, self.habits)
+
     def value(self, step: int, name: str) -> Array | None:
         values = self.own[step].values
         assert values is not None
@@ -332,12 +353,12 @@ class Spread:
             # Where subnormal numbers are zero, the smaller of one and zero is either.
             found, own = flushed(found), flushed(own)
         return same(found, own) or any(
-            self._explains(step, name, found, own, count) for count in (MOVED_RUNS, MORE_RUNS)
+            self._explains(step, name, found, own, count) for count in (MOVED_RUNS, MORE_RUNS, 0)
         )
 
     def _explains(self, step: int, name: str, found: Array, own: Array, count: int) -> bool:
         others = []
-        for run in self.runs(count):
+        for run in self.runs(count) if count else (self._turned,):
             values = run[step].values
             other = None if values is None else values[name]
             if other is None or other.shape != own.shape:
@@ -345,7 +366,7 @@ class Spread:
             others.append(other)
         if found.shape != own.shape or found.dtype != own.dtype:
             return False
-        return _within(found, own, others)
+        return _within(found, own, others) if count else bool(np.all((found == own) | (found == others[0])))
 
     def may_fail(self, step: int) -> bool:
         """Whether some run fails in a step."""

@@ -167,3 +167,11 @@ def test_the_smaller_of_zero_and_a_subnormal_number_is_either_where_these_are_ze
     assert others[0, 2] > 0
     assert Spread(made, model, Habits(flushes=True)).agrees(3, "t_6", others)
     assert not Spread(made, model).agrees(3, "t_6", others)
+
+
+def test_a_nan_has_either_sign(tmp_path: Path) -> None:
+    """Seed 940647 looks at the bits of the least of some negated numbers, one of which is no number."""
+    made, model, found = _values(940647, 1, "t_47", tmp_path)
+    assert found == 0x7FC00000
+    assert Spread(made, model).agrees(1, "t_47", found ^ np.uint32(1 << 31))
+    assert not Spread(made, model).agrees(1, "t_47", found ^ np.uint32(1 << 30))

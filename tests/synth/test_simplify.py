@@ -222,3 +222,9 @@ def test_a_batch_norm_keeps_its_form_without_factors_or_without_the_pass(tmp_pat
     assert inputs_of(without_eps, statistics(tmp_path / "zero.oinf", v=[0.0, 1.0, 1.0])) == usual
     assert inputs_of(NORM, statistics(tmp_path / "usual.oinf"), Passes(Simplify(norms=False))) == usual
     assert inputs_of(NORM.replace("} constant {", ""), None) == usual
+
+
+def test_a_batch_norm_of_an_initial_value_is_one_of_other_operands(tmp_path: Path) -> None:
+    """What fills its operand is a step of the same node."""
+    text = NORM.replace("dynamic { x: f32[2, 3, 4]; }", "").replace("{ y:", "{ x: f32[2, 3, 4] @init(1); y:")
+    assert inputs_of(text, statistics(tmp_path / "m.oinf")) == ["a", "b"]

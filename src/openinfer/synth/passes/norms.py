@@ -33,8 +33,8 @@ def folded_norm(
     ``array`` returns the constant value of an operand, if the model has one.
     """
     own = program.bound.ops.get(step.node)
-    if own is None or own.call is None or own.record.name != _NAME:
-        return None
+    if own is None or own.call is None or own.record.name != _NAME or not step.kernel.inputs:
+        return None  # a step that fills its operand beforehand belongs to the node, too
     x, out = step.kernel.inputs[0], step.kernel.outputs[0]
     if any(buffer.dtype is not x.dtype for buffer in (*step.kernel.inputs, out)) or x.dtype not in _TYPES:
         return None
