@@ -100,6 +100,25 @@ def test_sums_beside_an_infinity_may_overflow_in_another_order(name: str, gates:
     assert np.isfinite(bounds(np.inf, -1, -1)).all()
 
 
+@pytest.mark.parametrize("name", ["gru_cell", "lstm_cell"])
+def test_a_gate_that_may_be_zero_beside_an_infinity_leaves_anything(name: str) -> None:
+    """A sigmoid of -200 is a number in a wider type only; the product of 0 and an infinity is no number."""
+    record, f32 = OPS[name], DTYPES["f32"]
+
+    def bounds(x: float) -> np.ndarray[Any, Any]:
+        if name == "gru_cell":
+            operands = [np.array([x]), np.ones(1), np.ones((3, 1)), np.array([[0], [0], [np.inf]])]
+        else:
+            operands = [np.array([x]), np.zeros(1), np.array([np.inf]), np.ones((4, 1)), np.zeros((4, 1))]
+        call = Call(tuple(TensorType(f32, one.shape) for one in operands), complete(record, {}))
+        assert record.bound is not None
+        with np.errstate(all="ignore"):
+            return np.asarray(record.bound(call, *(one.astype(np.float64) for one in operands)))
+
+    assert np.isinf(bounds(-200)).all()
+    assert np.isfinite(bounds(200)).all()
+
+
 LSTM = (floats(2, 3), floats(2, 4), floats(2, 4), floats(16, 3), floats(16, 4), floats(16), floats(16))
 GRU = (floats(2, 3), floats(2, 4), floats(12, 3), floats(12, 4), floats(12), floats(12))
 RNN = (floats(2, 3), floats(2, 4), floats(4, 3), floats(4, 4), floats(4), floats(4))

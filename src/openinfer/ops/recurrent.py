@@ -132,9 +132,10 @@ def _finite(values: Array) -> Array:
     return np.where(np.isfinite(values), values, 0)
 
 
-def _times(error: Array, values: Array) -> Array:
-    """The error that is left of one when it is multiplied by a value: all of it if it is infinite."""
-    return np.where(np.isinf(error), inf, error * np.abs(_finite(values)))
+def _times(error: Array, factor: Array, values: Array) -> Array:
+    """The error of a factor times a value: infinite if that of the factor is, or if 0 may meet an infinity."""
+    is_open = np.isinf(error) | (np.isinf(values) & (np.abs(factor) <= error))
+    return np.where(is_open, inf, error * np.abs(_finite(values)))
 
 
 def _lstm_bound(
@@ -150,8 +151,9 @@ def _lstm_bound(
     """For both outputs. A sigmoid passes on a quarter of an error at most, tanh all of it."""
     dtype = call.dtype().compute
     i, f, g, o = _split(_product_bound(x, w_ih, b_ih, dtype) + _product_bound(h, w_hh, b_hh, dtype), 4)
-    own = gamma(16, dtype) * (1 + np.abs(_finite(c)))
-    return _times(f / 4, c) + i / 4 + g + o / 4 + own
+    forget = _sigmoid(_split(_product(x, w_ih, b_ih) + _product(h, w_hh, b_hh), 4)[1])
+    own = gamma(16, dtype) + gamma(8, dtype) * np.abs(_finite(c))
+    return _times(f / 4 + gamma(8, dtype), forget, c) + i / 4 + g + o / 4 + own
 
 
 @op(
@@ -197,11 +199,10 @@ def _gru_bound(
 ) -> Array:
     dtype = call.dtype().compute
     inside, outside = (_split(_product_bound(*one, dtype), 3) for one in ((x, w_ih, b_ih), (h, w_hh, b_hh)))
-    hidden = _split(np.matmul(h, w_hh.T) + (0 if b_hh is None else b_hh), 3)[2]
-    reset = (inside[0] + outside[0]) / 4 + gamma(8, dtype)
-    candidate = inside[2] + outside[2] + _times(reset, hidden)
-    update = (inside[1] + outside[1]) / 4 + gamma(8, dtype)
-    return candidate + (update + gamma(16, dtype)) * (1 + np.abs(_finite(h)))
+    own, hidden = (_split(_product(*one), 3) for one in ((x, w_ih, b_ih), (h, w_hh, b_hh)))
+    reset, update = ((inside[gate] + outside[gate]) / 4 + gamma(8, dtype) for gate in (0, 1))
+    candidate = inside[2] + outside[2] + _times(reset, _sigmoid(own[0] + hidden[0]), hidden[2])
+    return candidate + _times(update + gamma(16, dtype), _sigmoid(own[1] + hidden[1]), h) + update + gamma(16, dtype)
 
 
 @op(
