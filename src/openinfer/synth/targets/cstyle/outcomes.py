@@ -8,6 +8,8 @@ from openinfer.loops.ir import Binary, Cast, Const, Scalar
 from openinfer.synth.targets.cstyle.widths import Widths
 
 _COMPARED = {"eq": eq, "ne": ne, "lt": lt, "le": le, "gt": gt, "ge": ge}
+REFLEXIVE = ("eq", "le", "ge")
+"""The comparisons that hold between a number and itself."""
 
 
 def is_truth(value: Scalar) -> bool:
@@ -25,7 +27,7 @@ def outcome_of(op: str, left: Scalar, right: Scalar, widths: Widths) -> bool | N
     if left.dtype.kind == "float":
         return None
     if left == right:
-        return op in ("eq", "le", "ge")
+        return op in REFLEXIVE
     if isinstance(left, Const) and not isinstance(right, Const):
         return outcome_of({"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}.get(op, op), right, left, widths)
     if not isinstance(right, Const) or isinstance(right.value, Dim):

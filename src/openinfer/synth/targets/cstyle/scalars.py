@@ -36,7 +36,7 @@ from openinfer.loops.ir import (
 from openinfer.loops.used import offset
 from openinfer.synth.targets.cstyle.code import ExprText, Rank, chosen, joined
 from openinfer.synth.targets.cstyle.dialect import Dialect
-from openinfer.synth.targets.cstyle.outcomes import is_truth, outcome_of
+from openinfer.synth.targets.cstyle.outcomes import REFLEXIVE, is_truth, outcome_of
 from openinfer.synth.targets.cstyle.support import Need, need_name
 from openinfer.synth.targets.cstyle.widths import NARROW_BITS, Widths
 from openinfer.synth.targets.cstyle.wrapping import OPERATORS, WrappingArithmetic
@@ -223,15 +223,22 @@ class ScalarPrinter:
         """A comparison; if it is of integers and its outcome is known, in a form that compilers do not warn about."""
         outcome = outcome_of(op, left, right, self.widths)
         if outcome is not None:
-            known = right if isinstance(left, Const) else left
-            is_number = isinstance(known, Const) and not isinstance(known.value, Dim)
-            if is_number or self.dialect.known_outcomes:
-                return ExprText(self.dialect.literal(outcome, BOOL))
-            code = self.code(known)
-            return joined(joined(code, "^", code), "==" if outcome else "!=", _ZERO)
+            return self._known(right if isinstance(left, Const) else left, outcome=outcome)
+        codes = self.code(left), self.code(right)
+        if codes[0].text == codes[1].text and left.dtype.kind != "float":
+            # Operands that differ may be spelled alike: the absolute value of an unsigned number is the number.
+            return self._known(left, outcome=op in REFLEXIVE)
         if (op, left.dtype.name) in self.dialect.functions:
-            return self._function(op, left.dtype, self.code(left), self.code(right))
-        return joined(self.code(left), _COMPARISONS[op], self.code(right))
+            return self._function(op, left.dtype, *codes)
+        return joined(codes[0], _COMPARISONS[op], codes[1])
+
+    def _known(self, operand: Scalar, *, outcome: bool) -> ExprText:
+        """The outcome of a comparison, computed from an operand unless compilers take the number without a warning."""
+        is_number = isinstance(operand, Const) and not isinstance(operand.value, Dim)
+        if is_number or self.dialect.known_outcomes:
+            return ExprText(self.dialect.literal(outcome, BOOL))
+        code = self.code(operand)
+        return joined(joined(code, "^", code), "==" if outcome else "!=", _ZERO)
 
     # --- arithmetic -----------------------------------------------------------------------------------------------
 

@@ -83,12 +83,12 @@ class _SideBySide:
 
     def _sums(self) -> list[str]:
         """The accumulators, and the loops over their terms; long sums are sums of partial sums."""
-        sums = f"{self._kind} sums[{self._width}] = {{0}};"
+        sums = [*self._assumed(), f"{self._kind} sums[{self._width}] = {{0}};"]
         heads = [
             loop(self._index, var.name, count) for var, count in zip(self._one.bound, self._one.reduced, strict=True)
         ]
         if not self._is_long:
-            return [sums, *_nested(heads, self._terms("sums"))]
+            return [*sums, *_nested(heads, self._terms("sums"))]
         if len(heads) == 1:
             (var,), (count,) = self._one.bound, self._one.reduced
             name = var.name
@@ -98,7 +98,13 @@ class _SideBySide:
             ]
         part = f"{self._kind} part[{self._width}] = {{0}};"
         join = f"{self._over_columns} sums[{self._place}] += part[{self._place}];"
-        return [sums, *_nested(heads[:1], [part, *_nested(heads[1:], self._terms("part")), join])]
+        return [*sums, *_nested(heads[:1], [part, *_nested(heads[1:], self._terms("part")), join])]
+
+    def _assumed(self) -> list[str]:
+        """That a dynamic extent is at most the number of accumulators."""
+        if self._is_split or not is_symbolic(self._extent):
+            return []
+        return [f"{self._scalars.need('oi_assume')}({number(self._extent)} <= {self._width});"]
 
     def _terms(self, sums: str) -> list[str]:
         """The loop over the accumulators, which adds a term to each if it is valid."""
