@@ -1,6 +1,6 @@
 """Launches as CUDA kernels."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from openinfer.loops.cse import with_names
@@ -101,25 +101,34 @@ def _templates(frame: KernelFrame) -> Templates:
 
 
 def launch_code(
-    launch: Launch, name: str, group: int, *, knows_weights: bool = False, looks_up: frozenset[str] = frozenset()
+    launch: Launch,
+    name: str,
+    group: int,
+    bounds: Mapping[str, int] | None = None,
+    *,
+    knows_weights: bool = False,
+    looks_up: frozenset[str] = frozenset(),
 ) -> LaunchCode:
     """A launch as a kernel of this name; ``group`` is the number of threads per group if the launch does not set it.
 
-    It gets the addresses of the parameters in ``looks_up``.
+    It gets the addresses of the parameters in ``looks_up``. ``bounds`` are those of dynamic sizes.
     """
     is_early, is_late = (any(isinstance(one, kind) for one in walk(launch.kernel.body)) for kind in (Ready, Unfailed))
     has_tiles = tile_bytes(launch.kernel) > 0
     size = group_of(launch.kernel, group)
     frame = KernelFrame(size, launch.is_guarded, is_late, is_early, knows_weights, has_tiles, looks_up)
-    code = statements.printed(launch.kernel, name, cuda(frame), _templates(frame))
+    code = statements.printed(launch.kernel, name, cuda(frame), _templates(frame), bounds=bounds)
     return LaunchCode(name, code, arguments_of(launch.kernel, code, is_guarded=launch.is_guarded))
 
 
-def printed_launch(kernel: Kernel, name: str, _parts: int, *, machine: SimtMachine) -> Printed:
+def printed_launch(
+    kernel: Kernel, name: str, _parts: int, *, machine: SimtMachine, bounds: Mapping[str, int]
+) -> Printed:
     """A launch of a project, which checks whether an earlier one has failed."""
     launch = Launch(kernel, 0, is_guarded=True)
     looks_up = looked_up(kernel)
-    return launch_code(launch, name, machine.group, knows_weights=machine.knows_weights, looks_up=looks_up).code
+    own = launch_code(launch, name, machine.group, bounds, knows_weights=machine.knows_weights, looks_up=looks_up)
+    return own.code
 
 
 def support_text(needs: Iterable[Need]) -> str:

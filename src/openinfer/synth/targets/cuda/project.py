@@ -32,7 +32,8 @@ class CudaProject(LaunchingProject):
     """The files of a program, and the facts about them that others need."""
 
     def __init__(self, placed: Placed, options: ProjectOptions, machine: SimtMachine) -> None:
-        super().__init__(placed, options, machine, CUDA_API, partial(printed_launch, machine=machine))
+        own = partial(printed_launch, machine=machine, bounds=placed.program.sizes)
+        super().__init__(placed, options, machine, CUDA_API, own)
         self._kernels = CudaKernels(self.name, self.kernels, machine, self._file.title)
 
     @property

@@ -27,7 +27,8 @@ class VulkanProject(LaunchingProject):
     """The files of a program, and the facts about them that others need."""
 
     def __init__(self, placed: Placed, options: ProjectOptions, machine: SimtMachine, numerics: Numerics) -> None:
-        super().__init__(placed, options, machine, VULKAN, partial(printed_launch, numerics=numerics))
+        own = partial(printed_launch, numerics=numerics, bounds=placed.program.sizes)
+        super().__init__(placed, options, machine, VULKAN, own)
         self._shaders = ShaderFiles(self.name, self.kernels, machine.group, numerics, self._file.title)
 
     @property

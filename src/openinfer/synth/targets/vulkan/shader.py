@@ -1,6 +1,6 @@
 """Launches as compute shaders."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 
@@ -85,14 +85,14 @@ def _templates(*, has_inverses: bool, is_flushing: bool, guard: LaunchGuard) -> 
     return Templates(prepared, loops=GLSL_THREADS.loops(), statements=own)
 
 
-def launch_code(launch: Launch, name: str, numerics: Numerics) -> LaunchCode:
-    """A launch as a function of this name, for the numerics of a device."""
+def launch_code(launch: Launch, name: str, numerics: Numerics, bounds: Mapping[str, int] | None = None) -> LaunchCode:
+    """A launch as a function of this name, for the numerics of a device; ``bounds`` are those of dynamic sizes."""
     late = LaunchGuard.LATE if has_statement(launch.kernel, Unfailed) else LaunchGuard.FIRST
     guard = late if launch.is_guarded else LaunchGuard.NONE
     dialect = glsl(numerics, guard, is_early=has_statement(launch.kernel, Ready))
     is_flushing = numerics.subnormals == "flushed"
     templates = _templates(has_inverses=has_near_quotients(numerics), is_flushing=is_flushing, guard=guard)
-    code = statements.printed(_with_shared_names(launch.kernel, name), name, dialect, templates)
+    code = statements.printed(_with_shared_names(launch.kernel, name), name, dialect, templates, bounds=bounds)
     return LaunchCode(name, code, arguments_of(launch.kernel, code, is_guarded=launch.is_guarded))
 
 
@@ -101,9 +101,9 @@ def has_statement(kernel: Kernel, kind: type[Statement]) -> bool:
     return any(isinstance(one, kind) for one in walk(kernel.body))
 
 
-def printed_launch(kernel: Kernel, name: str, _parts: int, *, numerics: Numerics) -> Printed:
+def printed_launch(kernel: Kernel, name: str, _parts: int, *, numerics: Numerics, bounds: Mapping[str, int]) -> Printed:
     """A launch of a project, which checks whether an earlier one has failed."""
-    return launch_code(Launch(kernel, 0, is_guarded=True), name, numerics).code
+    return launch_code(Launch(kernel, 0, is_guarded=True), name, numerics, bounds).code
 
 
 def _with_shared_names(kernel: Kernel, name: str) -> Kernel:
