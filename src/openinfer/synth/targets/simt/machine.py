@@ -57,6 +57,8 @@ class SimtMachine:
     """Registers of a compute unit, which the threads that run on it share; 0 if unknown."""
     units: int = 64
     """Compute units: at least this many groups run concurrently, if there are enough."""
+    busy: int = 1024
+    """Threads per compute unit that keep memory busy if each has several accesses in flight."""
     unrolls: bool = False
     """Whether code can ask the compiler to unroll a loop."""
     fuses: bool = False

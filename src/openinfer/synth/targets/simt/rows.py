@@ -34,8 +34,6 @@ from openinfer.synth.targets.simt.wide import FreshNames, WideLoop
 
 _SUBGROUPS = 8
 """Subgroups per compute unit that keep memory busy."""
-_BUSY = 1024
-"""Threads per compute unit that keep memory busy if each has several accesses in flight."""
 _WORKING = 24
 """Registers of a thread that hold no part of a row, at least."""
 _COLUMNS = 32
@@ -170,7 +168,7 @@ class _Rows:
         if not machine.subgroup:
             return machine.group if machine.group // 2 <= chunks <= machine.group * each else None
         team = max(_power(-(-chunks // each)), min(_NEIGHBOURS, _power(chunks // 2 + 1)))
-        while 2 * team <= min(chunks, machine.group) and span(self._rows)[1] * team < machine.units * _BUSY:
+        while 2 * team <= min(chunks, machine.group) and span(self._rows)[1] * team < machine.units * machine.busy:
             team *= 2
         return team if 1 < team <= max(machine.group, machine.largest_group) else None
 
@@ -204,7 +202,7 @@ class _Rows:
     def _threads_for_columns(self) -> int:
         """Threads per group: enough to keep all units busy."""
         machine, found = self._machine, self._machine.group
-        while 2 * found <= machine.largest_group and -(-self._rows // self._beside) * found < machine.units * _BUSY:
+        while 2 * found <= machine.largest_group and -(-self._rows // self._beside) * found < machine.units * machine.busy:
             found *= 2
         return found
 
