@@ -24,6 +24,7 @@ from openinfer.loops.ir import (
 )
 from openinfer.loops.rewrite import Statements
 from openinfer.synth.targets.simt.baseline import Formed
+from openinfer.synth.targets.simt.extremes import with_separate_places
 from openinfer.synth.targets.simt.kept import KeptRow
 from openinfer.synth.targets.simt.machine import SimtMachine
 from openinfer.synth.targets.simt.row_loops import RowLoop, row_items
@@ -49,7 +50,7 @@ def rows(part: LaunchPart, machine: SimtMachine, taken: set[str]) -> Formed | No
         return None
     loops = tuple(nest(last)) if part.is_parallel else ()
     body = loops[-1].body if loops else part.body
-    items = row_items(body)
+    items = row_items(body) or row_items(with_separate_places(body, FreshNames(taken)))
     if items is None or not any(isinstance(one, RowLoop) for one in items):
         return None
     extents = tuple(int_extent(one.extent) for one in loops)
@@ -202,7 +203,9 @@ class _Rows:
     def _threads_for_columns(self) -> int:
         """Threads per group: enough to keep all units busy."""
         machine, found = self._machine, self._machine.group
-        while 2 * found <= machine.largest_group and -(-self._rows // self._beside) * found < machine.units * machine.busy:
+        while (
+            2 * found <= machine.largest_group and -(-self._rows // self._beside) * found < machine.units * machine.busy
+        ):
             found *= 2
         return found
 
