@@ -133,6 +133,25 @@ def test_threads_of_slow_functions_load_several_chunks_first(op: str, count: int
     assert [one.form for one in found.launches] == [wanted]
 
 
+def test_contiguous_elements_of_a_slow_function_have_one_loop() -> None:
+    x = (np.arange(6 * 5 * 12).reshape(6, 5, 12) % 13 - 6).astype(np.float32)
+    record = OPS["tanh"]
+    call = infer(record, Call((TensorType(F32, x.shape),), complete(record, {})))
+    found = checked(kernel_of(record, call, (F32,)), [x], MACHINE)
+    assert forms(found) == ["flat"]
+    assert [one.shape for one in found.launches[0].kernel.inputs] == [(360,)]
+
+
+@pytest.mark.parametrize("op", ["div", "pow"])
+def test_elements_beside_a_row_keep_their_loops(op: str) -> None:
+    x = (np.arange(6 * 8).reshape(6, 8) % 13 + 1).astype(np.float32)
+    y = np.linspace(0.5, 2, 8, dtype=np.float32)
+    record = OPS[op]
+    call = infer(record, Call((TensorType(F32, x.shape), TensorType(F32, y.shape)), complete(record, {})))
+    found = checked(kernel_of(record, call, (F32, F32)), [x, y], MACHINE)
+    assert {one.shape for one in found.launches[0].kernel.inputs} == {(6, 8), (8,)}
+
+
 def test_work_in_place_is_flat() -> None:
     y, builder = Buffer("y", F32, (64,)), Builder()
     x = Buffer("x", F32, (64,))

@@ -138,11 +138,15 @@ class _BufferMemory:
             assert self.elements.size >= count, f"'{buffer.name}' has {count} elements, not {self.elements.size}"
 
     def offset(self, index: Sequence[NumpyScalar]) -> int:
-        for place, extent in zip(index, self.shape, strict=True):
+        shape, strides = self.shape, self.strides
+        if len(index) == 1 and len(shape) > 1:
+            # One of several kernels may count contiguous elements along a single axis.
+            shape, strides = (self.elements.size,), (1,)
+        for place, extent in zip(index, shape, strict=True):
             if not 0 <= place < extent:
-                message = f"[{', '.join(map(str, index))}] is outside of '{self.buffer.name}' {list(self.shape)}"
+                message = f"[{', '.join(map(str, index))}] is outside of '{self.buffer.name}' {list(shape)}"
                 raise UndefinedError(message)
-        return sum(int(place) * stride for place, stride in zip(index, self.strides, strict=True))
+        return sum(int(place) * stride for place, stride in zip(index, strides, strict=True))
 
     def touch(self, offset: int, iteration: Iteration) -> None:
         """Raise an error if another iteration of a parallel loop, which may run concurrently, wrote the element."""

@@ -56,7 +56,7 @@ def flat(part: LaunchPart, machine: SimtMachine, taken: set[str]) -> Formed | No
     return Formed(threads.body, threads.count, f"flat: {width} elements a thread", tuple(threads.memory))
 
 
-def _time(body: Statements) -> int:
+def time_of(body: Statements) -> int:
     """How long an iteration takes, in quotients."""
     found = 0
     for value in (part for one in body for whole in scalars(one) for part in parts_of(whole)):
@@ -90,7 +90,7 @@ class _Chunks:
         if any(map(is_symbolic, extents)) or int_extent(loops[-1].extent) % width:
             return None
         made = cls(loop, width, tuple(one.index for one in loops[:-1]), extents, 1, machine.group, names)
-        most, count = min(_time(loop.body), _MOST_ELEMENTS // width), 1
+        most, count = min(time_of(loop.body), _MOST_ELEMENTS // width), 1
         while 2 * count <= most and made.total >= 2 * count * machine.units * machine.busy:
             count *= 2
         made = replace(made, count=count)

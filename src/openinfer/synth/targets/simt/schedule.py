@@ -12,6 +12,7 @@ from openinfer.loops.rewrite import Statements, straightened, variables_of
 from openinfer.synth.targets.simt.attention import attention
 from openinfer.synth.targets.simt.baseline import LaunchForm, formed, without_contractions
 from openinfer.synth.targets.simt.blocks import blocks, fits_blocks
+from openinfer.synth.targets.simt.collapsed import with_collapsed_loops
 from openinfer.synth.targets.simt.flat import flat
 from openinfer.synth.targets.simt.independent import with_independent_loops
 from openinfer.synth.targets.simt.launches import Launches
@@ -46,6 +47,7 @@ def scheduled(kernel: Kernel, machine: SimtMachine) -> Launches:
         return found
     kernel = with_own_queries(kernel)
     loops = plain(kernel)
+    kernel = with_collapsed_loops(kernel)
     kernel = with_recomputed_rows(with_orders(plain(kernel, frozenset({Order, Scan})), machine))
     kernel = with_scans(kernel, machine)
     kernel = with_split_sums(kernel, machine)
