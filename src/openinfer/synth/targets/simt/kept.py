@@ -74,22 +74,15 @@ class KeptRow:
                 known[key] = tuple(value if is_plain else let.var for value, let, is_plain in pairs)
 
     def renamed(self, chunk: int, names: FreshNames) -> dict[Scalar, ScalarVar]:
-        """New names for the values that the current loop adds for a chunk; later loops use these names."""
+        """New names for the values that the current loop stores of a chunk; later loops use these names."""
         found: dict[Scalar, ScalarVar] = {}
         known = self._known[chunk]
-        for key in self._made():
+        for key in dict.fromkeys(self._stores[self._place].values()):
             for value in known.get(key, ()):
                 found.setdefault(value, names.var("kept", value.dtype))
             if key in known:
                 known[key] = tuple(found[value] for value in known[key])
         return found
-
-    def _made(self) -> list[_Key]:
-        """The elements that the current loop adds, in the order of its statements, in which registers get names."""
-        before = {key for loads in self._loads[: self._place] for key in loads.values()}
-        before |= {key for stores in self._stores[: self._place] for key in stores.values()}
-        loaded = [key for key in self._loads[self._place].values() if key not in before]
-        return list(dict.fromkeys((*loaded, *self._stores[self._place].values())))
 
     def next_loop(self) -> None:
         """Moves on to the next loop."""

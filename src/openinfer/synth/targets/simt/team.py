@@ -24,6 +24,7 @@ from openinfer.loops.ir import (
     Statement,
     Store,
     WideLoad,
+    visit,
 )
 from openinfer.loops.reduction import Reduction
 from openinfer.loops.rewrite import Statements, renamed, replaced
@@ -195,7 +196,9 @@ class LaneTeam:
                 first += made.first
                 body += (*made.body, *after, *made.last)
             else:
-                body += self._partial_chunk(place, made, after, self.member < total - place * team, kept)
+                loads, rest = self._partial_chunk(place, made, after, self.member < total - place * team, kept)
+                first += loads
+                body += rest
         kept.next_loop()
         yield from first
         yield from body
@@ -204,12 +207,24 @@ class LaneTeam:
 
     def _partial_chunk(
         self, place: int, made: WideCopies, after: Sequence[Statement], cond: Scalar, kept: KeptRow
-    ) -> Iterator[Statement]:
-        """A chunk that only some threads have: what it keeps goes to variables declared outside the condition."""
+    ) -> tuple[Statements, Statements]:
+        """A chunk that only some threads have: its loads, which come with those of the others, and the rest of it.
+
+        What it loads or keeps goes to variables declared outside the conditions.
+        """
+        first: list[Statement] = []
+        loads: list[Statement] = []
+        for one in made.first:
+            found = _loaded_by(one)
+            first += (Local(var, Const(0, var.dtype)) for var in found)
+            own = {var.name: self.names.var(var.name, var.dtype) for var in found}
+            (first if not found else loads).extend(renamed((one,), own))
+            loads += (SetLocal(var, own[var.name]) for var in found)
         outside = kept.renamed(place, self.names)
-        yield from (Local(var, Const(0, var.dtype)) for var in outside.values())
+        rest = (Local(var, Const(0, var.dtype)) for var in outside.values())
         sets = tuple(SetLocal(var, value) for value, var in outside.items())
-        yield If(cond, (*made.first, *made.body, *after, *made.last, *sets))
+        whole = If(cond, (*made.body, *after, *made.last, *sets))
+        return (*first, *((If(cond, tuple(loads)),) if loads else ())), (*rest, whole)
 
     # --- combining partial results ------------------------------------------------------------------------------------
 
@@ -281,6 +296,14 @@ class LaneTeam:
                 free = [made]
             found.append(free[0])
         return found
+
+
+def _loaded_by(one: Statement) -> tuple[ScalarVar, ...]:
+    """The variables that a statement sets to what it loads."""
+    if isinstance(one, WideLoad):
+        return one.variables
+    is_load = isinstance(one, Let) and any(isinstance(part, Load) for part in visit(one.value))
+    return (one.var,) if isinstance(one, Let) and is_load else ()
 
 
 def as_words(one: WideLoad, names: FreshNames) -> tuple[WideLoad, list[Let]]:
