@@ -223,22 +223,14 @@ class ScalarPrinter:
         """A comparison; if it is of integers and its outcome is known, in a form that compilers do not warn about."""
         outcome = outcome_of(op, left, right, self.widths)
         if outcome is not None:
-            return self._known(right if isinstance(left, Const) else left, outcome=outcome)
+            return _known(self, right if isinstance(left, Const) else left, outcome=outcome)
         codes = self.code(left), self.code(right)
         if codes[0].text == codes[1].text and left.dtype.kind != "float":
             # Operands that differ may be spelled alike: the absolute value of an unsigned number is the number.
-            return self._known(left, outcome=op in REFLEXIVE)
+            return _known(self, left, outcome=op in REFLEXIVE)
         if (op, left.dtype.name) in self.dialect.functions:
             return self._function(op, left.dtype, *codes)
         return joined(codes[0], _COMPARISONS[op], codes[1])
-
-    def _known(self, operand: Scalar, *, outcome: bool) -> ExprText:
-        """The outcome of a comparison, computed from an operand unless compilers take the number without a warning."""
-        is_number = isinstance(operand, Const) and not isinstance(operand.value, Dim)
-        if is_number or self.dialect.known_outcomes:
-            return ExprText(self.dialect.literal(outcome, BOOL))
-        code = self.code(operand)
-        return joined(joined(code, "^", code), "==" if outcome else "!=", _ZERO)
 
     # --- arithmetic -----------------------------------------------------------------------------------------------
 
@@ -354,6 +346,15 @@ class ScalarPrinter:
             # Small signed numbers of 64 bits are spelled as those of 32.
             _name_type(self, dtype)
         return ExprText(text, Rank.UNARY if text.startswith("-") else Rank.ATOM)
+
+
+def _known(printer: ScalarPrinter, operand: Scalar, *, outcome: bool) -> ExprText:
+    """The outcome of a comparison, computed from an operand unless compilers take the number without a warning."""
+    is_number = isinstance(operand, Const) and not isinstance(operand.value, Dim)
+    if is_number or printer.dialect.known_outcomes:
+        return ExprText(printer.dialect.literal(outcome, BOOL))
+    code = printer.code(operand)
+    return joined(joined(code, "^", code), "==" if outcome else "!=", _ZERO)
 
 
 def _bits(printer: ScalarPrinter, value: Bits) -> ExprText:

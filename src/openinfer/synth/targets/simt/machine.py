@@ -19,6 +19,8 @@ _WITH_MATRIX_UNITS = "sm_90a"
 """The architecture whose matrix instructions on shared-memory tiles are used."""
 _WITH_EARLY_LAUNCHES = 90
 """The first architecture on which launches can begin while those before them still run."""
+_MANY_REGISTERS, _KEPT_IN_MANY = 1 << 16, 48
+"""Registers of a compute unit with which each thread keeps more of a row than usual: rows then take fewer threads."""
 _LEAST_GROUP = 128
 """Threads per group that every device allows."""
 
@@ -94,6 +96,7 @@ def simt_machine(arch: DeviceArch) -> SimtMachine:
     (64, 128)
     """
     limits = arch.limits
+    registers = limits.registers_per_unit or 0
     subgroup = limits.subgroup_size or 0
     if subgroup & (subgroup - 1):
         subgroup = 0
@@ -122,10 +125,11 @@ def simt_machine(arch: DeviceArch) -> SimtMachine:
         min(_GROUP, largest),
         subgroup,
         largest_group=largest,
+        kept_elements=_KEPT_IN_MANY if registers >= _MANY_REGISTERS else SimtMachine.kept_elements,
         shared_bytes=min(limits.max_shared_memory_bytes or _LEAST_SHARED, _MOST_SHARED),
         most_shared_bytes=limits.max_shared_memory_bytes or 0,
         has_matrix_units=arch.device.api == "cuda" and arch.device.architecture == _WITH_MATRIX_UNITS,
-        unit_registers=limits.registers_per_unit or 0,
+        unit_registers=registers,
         units=limits.compute_units or SimtMachine.units,
         unrolls=arch.device.api == "cuda",
         fuses=arch.numerics.fma == "exact",
