@@ -162,7 +162,7 @@ class _Verifier:
         yield from self._bind(loop.index, own, is_local=False)
         if loop.kind is LoopKind.PARALLEL:
             own = own.in_parallel()
-        elif loop.bind in (Bind.PART, Bind.THREAD, Bind.GROUP):
+        elif loop.bind in (Bind.PART, Bind.THREAD, Bind.GROUP, Bind.TEAM):
             yield f"{loop.bind}s share the iterations of loop '{loop.index.name}', which build on each other"
         yield from self._body(loop.body, own)
 

@@ -31,7 +31,11 @@ class NoResultError(Exception):
 
 
 class _Shader(ctypes.Structure):
-    _fields_ = (("words", ctypes.c_char_p), ("bytes", ctypes.c_size_t), ("counts", ctypes.c_bool))
+    _fields_ = (
+        ("words", ctypes.c_char_p),
+        ("bytes", ctypes.c_size_t),
+        *((name, ctypes.c_bool) for name in ("counts", "meets")),
+    )
 
 
 class _Launch(ctypes.Structure):

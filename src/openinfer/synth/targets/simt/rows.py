@@ -1,4 +1,4 @@
-"""Row kernels: a team of threads shares each iteration of a parallel loop.
+"""Row kernels: a team of threads shares each iteration of a parallel loop, or a team of groups.
 
 An iteration is a row; its loops reduce values or compute elements from them (norms, softmax, sums, matrix-vector
 products). Threads take contiguous chunks of the row in a fixed order and combine their partial results, so an
@@ -13,6 +13,7 @@ from openinfer.loops.dim import is_symbolic, most_elements, span
 from openinfer.loops.ir import (
     Alloc,
     Bind,
+    Fail,
     For,
     If,
     Let,
@@ -21,9 +22,11 @@ from openinfer.loops.ir import (
     ScalarVar,
     Statement,
     Store,
+    walk,
 )
 from openinfer.loops.rewrite import Statements
 from openinfer.synth.targets.simt.baseline import Formed
+from openinfer.synth.targets.simt.group_team import GroupTeam
 from openinfer.synth.targets.simt.kept import KeptRow
 from openinfer.synth.targets.simt.machine import SimtMachine
 from openinfer.synth.targets.simt.row_loops import RowLoop, row_items
@@ -64,11 +67,13 @@ class _Held:
     """What stays in registers between loops."""
 
     team: int
-    """The threads that share a row."""
+    """The threads of a group that share a row."""
     rows: dict[tuple[Scalar, ...], KeptRow]
     """What they keep, by the extents of the loops."""
     chunks: int = 0
-    """The chunks of a thread, if it has more than it keeps."""
+    """The chunks that a thread keeps, if it has more."""
+    groups: int = 1
+    """The groups that share a row."""
 
 
 class _Rows:
@@ -96,11 +101,12 @@ class _Rows:
             machine = self._machine = replace(machine, group=self._team)
         self._per = machine.group // self._team
         self._needed = (self._rows + (self._per - 1)) // self._per
-        self._takes_turns = span(self._needed)[1] > machine.most_groups
+        self._across = self._other_groups(1 if held is None else held.groups)
+        self._takes_turns = span(self._needed)[1] > self._most
         self._threads = LaneTeam(
             machine,
             names,
-            self._team,
+            self._team * self._groups,
             self._lane,
             self._member,
             self._widths,
@@ -108,6 +114,7 @@ class _Rows:
             kept_chunks=0 if held is None else held.chunks,
             apart=max(self._beside, 1),
             runs_once=not self._takes_turns,
+            across=self._across,
         )
 
     @property
@@ -116,6 +123,27 @@ class _Rows:
         for extent in self._extents:
             total = total * extent
         return total
+
+    def _other_groups(self, groups: int) -> GroupTeam | None:
+        """How the groups of a row exchange partial results; None if there is only one."""
+        if groups == 1:
+            return None
+        return GroupTeam(
+            self._names, groups, most_elements((self._rows,)), self._names.var("part"), self._lane, self._row
+        )
+
+    @property
+    def _groups(self) -> int:
+        """The groups that share a row."""
+        return 1 if self._across is None else self._across.groups
+
+    @property
+    def _most(self) -> int:
+        """The most rows that groups, or teams of groups, begin with; they loop over the others."""
+        shared = self._machine.shared_rows
+        if self._across is None or shared is None:
+            return self._machine.most_groups
+        return min(shared.at_once, self._machine.most_groups // self._groups)
 
     def _in_registers(self) -> _Held | None:
         """What of a row stays in registers between loops; None if nothing does."""
@@ -134,6 +162,9 @@ class _Rows:
         limits = (room // 2, room) if is_long else (room,)
         teams = (self._holders(chunks, limit // words) for limit in limits)
         team = next((one for one in teams if one is not None), None)
+        shared = self._with_groups(chunks, words, team)
+        if shared is not None:
+            return replace(shared, rows={longest.shape: row})
         if team is None:
             team = self._half_the_threads(chunks, words, groups=1)
         elif team == self._machine.largest_group:
@@ -141,6 +172,30 @@ class _Rows:
         if team is None:
             return self._part_in_registers(longest, row, chunks, words)
         return _Held(team, {longest.shape: row})
+
+    def _with_groups(self, chunks: int, words: int, alone: int | None) -> _Held | None:
+        """Several groups for a row that would take a large one, with ``alone`` threads, or does not fit a group at all.
+
+        A large group fits on a unit once or twice, and nothing is on its way while it waits. None if groups must not
+        wait for each other; for that, either all groups of a row or none may end early.
+        """
+        machine, wanted = self._machine, self._machine.shared_rows
+        if wanted is None or not self._has_equal_groups():
+            return None
+        threads, each = min(wanted.threads, machine.group), wanted.elements // words
+        if threads <= machine.subgroup or not each:
+            return None
+        if alone is not None and alone < min(wanted.least_threads, machine.largest_group):
+            return None
+        groups = -(-chunks // (threads * each))
+        if groups <= min(wanted.most, machine.subgroup):
+            return _Held(threads, {}, groups=groups) if groups > 1 else None
+        return _Held(threads, {}, max(each * 3 // 4, 1), min(wanted.most, machine.subgroup))
+
+    def _has_equal_groups(self) -> bool:
+        """Whether there is something to exchange, and no group ends before others."""
+        can_fail = any(isinstance(inner, Fail) for one in self._items if isinstance(one, If) for inner in walk((one,)))
+        return self._machine.subgroup > 0 and not can_fail and any(one.reductions for one in self._loops)
 
     def _half_the_threads(self, chunks: int, words: int, *, groups: int) -> int | None:
         """Half as many threads as a group can have, if ``groups`` of them with a row each fit on a compute unit.
@@ -225,9 +280,8 @@ class _Rows:
     def formed(self, before: Statements) -> Formed | None:
         if self._team == 1:
             return None
-        machine, names = self._machine, self._names
-        per, needed, takes_turns = self._per, self._needed, self._takes_turns
-        count = machine.most_groups if takes_turns else needed
+        machine, names, per = self._machine, self._names, self._per
+        count = self._most if self._takes_turns else self._needed
         group, block, row = names.var("group"), names.var("block"), self._row
         body: Statements = tuple(made for one in self._items for made in self._item(one))
         lets = lets_of(self._indices, unflat(row, self._extents))
@@ -239,20 +293,42 @@ class _Rows:
             body = (Let(row, place), If(row < index(self._rows), (*lets, *body)))
         else:
             body = (Let(row, block), *lets, *body)
-        if not takes_turns:
+        if not self._takes_turns:
             body = (Let(block, group), *body)
         else:
             turn = names.var("turn")
-            turns = (index(needed) - group + (count - 1)) // index(count)
+            turns = (index(self._needed) - group + (count - 1)) // index(count)
             body = (For(turn, turns, (Let(block, turn * count + group), *body)),)
-        number = self._lane // self._beside if self._beside else self._lane % self._team if per > 1 else self._lane
-        own = Let(self._member, number)
-        threads = For(self._lane, index(machine.group), (*before, own, *body), LoopKind.PARALLEL, Bind.THREAD)
-        memory = tuple(Alloc(one) for buffers in self._threads.shared.values() for one in buffers)
-        loop = For(group, index(count), (*memory, threads), LoopKind.PARALLEL, Bind.GROUP)
+        body = (*before, Let(self._member, self._number), *body)
+        loops = self._grouped(group, count, body)
+        memory = () if self._across is None else tuple(self._across.memory)
+        return Formed(loops, count * self._groups * machine.group, self._form, memory)
+
+    @property
+    def _number(self) -> Scalar:
+        """A thread's number among those of its row."""
+        if self._beside:
+            return self._lane // self._beside
+        if self._across is not None:
+            return self._across.part * self._team + self._lane
+        return self._lane % self._team if self._per > 1 else self._lane
+
+    def _grouped(self, group: ScalarVar, count: int, body: Statements) -> Statements:
+        """What a thread does as loops: over groups, or over teams of groups, and the threads of a group."""
+        threads = For(self._lane, index(self._machine.group), body, LoopKind.PARALLEL, Bind.THREAD)
+        shared = tuple(Alloc(one) for buffers in self._threads.shared.values() for one in buffers)
+        if self._across is None:
+            return (For(group, index(count), (*shared, threads), LoopKind.PARALLEL, Bind.GROUP),)
+        part = self._across.part
+        groups = For(part, index(self._groups), (*shared, threads), LoopKind.PARALLEL, Bind.GROUP)
+        return (For(group, index(count), (groups,), LoopKind.PARALLEL, Bind.TEAM),)
+
+    @property
+    def _form(self) -> str:
         part = ", partly" if self._threads.kept_chunks else ","
         kept = f"{part} in registers" if self._threads.kept else ", beside each other" if self._beside else ""
-        return Formed((loop,), count * machine.group, f"rows: {self._team} threads each{kept}")
+        groups = "" if self._across is None else f"{self._groups} groups of "
+        return f"rows: {groups}{self._team} threads each{kept}"
 
     def _clamped(self, place: Scalar) -> Scalar:
         """A row that exists: threads past the end take the last one."""
