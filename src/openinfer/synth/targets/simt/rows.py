@@ -6,7 +6,7 @@ element that one loop writes and another reads always belongs to the same thread
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from openinfer.loops.build import index, pair, unflat
 from openinfer.loops.dim import is_symbolic, most_elements, span
@@ -27,24 +27,18 @@ from openinfer.loops.ir import (
 from openinfer.loops.rewrite import Statements
 from openinfer.synth.targets.simt.baseline import Formed
 from openinfer.synth.targets.simt.group_team import GroupTeam
-from openinfer.synth.targets.simt.kept import KeptRow
+from openinfer.synth.targets.simt.held import BUSY, HeldRow, Holders
 from openinfer.synth.targets.simt.machine import SimtMachine
 from openinfer.synth.targets.simt.row_loops import RowLoop, row_items
 from openinfer.synth.targets.simt.segments import LaunchPart
 from openinfer.synth.targets.simt.team import CHUNKS, LaneTeam, chunks_of, common_widths
 from openinfer.synth.targets.simt.threads import int_extent, lets_of, nest
-from openinfer.synth.targets.simt.wide import FreshNames, WideLoop
+from openinfer.synth.targets.simt.wide import FreshNames
 
 _SUBGROUPS = 8
 """Subgroups per compute unit that keep memory busy."""
-_BUSY = 1024
-"""Threads per compute unit that keep memory busy if each has several accesses in flight."""
-_WORKING = 24
-"""Registers of a thread that hold no part of a row, at least."""
 _COLUMNS = 32
 """Adjacent rows that a group takes together: as many as one access of a subgroup covers."""
-_NEIGHBOURS = 8
-"""Adjacent threads whose accesses together are one memory transaction."""
 
 
 def rows(part: LaunchPart, machine: SimtMachine, taken: set[str]) -> Formed | None:
@@ -58,22 +52,9 @@ def rows(part: LaunchPart, machine: SimtMachine, taken: set[str]) -> Formed | No
     if items is None or not any(isinstance(one, RowLoop) for one in items):
         return None
     extents = tuple(int_extent(one.extent) for one in loops)
-    made = _Rows(tuple(one.index for one in loops), extents, items, machine, FreshNames(taken))
+    can_fail = any(isinstance(one, Fail) for one in walk(part.body))
+    made = _Rows(tuple(one.index for one in loops), extents, items, machine, FreshNames(taken), can_fail=can_fail)
     return made.formed(tuple(before) if loops else ())
-
-
-@dataclass(frozen=True)
-class _Held:
-    """What stays in registers between loops."""
-
-    team: int
-    """The threads of a group that share a row."""
-    rows: dict[tuple[Scalar, ...], KeptRow]
-    """What they keep, by the extents of the loops."""
-    chunks: int = 0
-    """The chunks that a thread keeps, if it has more."""
-    groups: int = 1
-    """The groups that share a row."""
 
 
 class _Rows:
@@ -84,18 +65,21 @@ class _Rows:
         items: Sequence[Statement | RowLoop],
         machine: SimtMachine,
         names: FreshNames,
+        *,
+        can_fail: bool,
     ) -> None:
         self._indices, self._extents, self._items, self._machine, self._names = indices, extents, items, machine, names
         self._loops = [one for one in items if isinstance(one, RowLoop)]
         self._widths = common_widths(self._loops, machine)
         self._lane, self._member, self._row = names.var("lane"), names.var("member"), names.var("row")
         self._beside = self._columns()
-        held: _Held | None = None
+        held: HeldRow | None = None
         if self._beside:
             machine = self._machine = replace(machine, group=self._threads_for_columns())
             self._team = machine.group // self._beside
         else:
-            held = self._in_registers()
+            if not self._is_across():
+                held = Holders(machine, self._loops, self._widths, span(self._rows)[1], shares=not can_fail).held()
             self._team = self._threads_of_a_row() if held is None else held.team
         if held is not None and self._team > machine.subgroup:
             machine = self._machine = replace(machine, group=self._team)
@@ -145,90 +129,6 @@ class _Rows:
             return self._machine.most_groups
         return min(shared.at_once, self._machine.most_groups // self._groups)
 
-    def _in_registers(self) -> _Held | None:
-        """What of a row stays in registers between loops; None if nothing does."""
-        longest = max(self._loops, key=lambda one: most_elements(one.extents))
-        if any(map(is_symbolic, longest.extents)) or most_elements(longest.extents) < self._machine.least_row:
-            return None
-        same = [one for one in self._loops if one.shape == longest.shape]
-        row, width = KeptRow(same), self._widths[longest.shape]
-        chunks, room = chunks_of(longest, width), self._machine.kept_elements
-        if not row.words or self._is_across():
-            return None
-        is_long = any(WideLoop(one.indices[-1], one.body).is_long for one in same)
-        # Long code is replicated less often, if a subgroup is too small anyway and there are enough threads.
-        is_long = is_long and chunks * width * row.words > room * self._machine.subgroup
-        words = width * row.words
-        limits = (room // 2, room) if is_long else (room,)
-        teams = (self._holders(chunks, limit // words) for limit in limits)
-        team = next((one for one in teams if one is not None), None)
-        shared = self._with_groups(chunks, words, team)
-        if shared is not None:
-            return replace(shared, rows={longest.shape: row})
-        if team is None:
-            team = self._half_the_threads(chunks, words, groups=1)
-        elif team == self._machine.largest_group:
-            team = self._half_the_threads(chunks, words, groups=2) or team
-        if team is None:
-            return self._part_in_registers(longest, row, chunks, words)
-        return _Held(team, {longest.shape: row})
-
-    def _with_groups(self, chunks: int, words: int, alone: int | None) -> _Held | None:
-        """Several groups for a row that would take a large one, with ``alone`` threads, or does not fit a group at all.
-
-        A large group fits on a unit once or twice, and nothing is on its way while it waits. None if groups must not
-        wait for each other; for that, either all groups of a row or none may end early.
-        """
-        machine, wanted = self._machine, self._machine.shared_rows
-        if wanted is None or not self._has_equal_groups():
-            return None
-        threads, each = min(wanted.threads, machine.group), wanted.elements // words
-        if threads <= machine.subgroup or not each:
-            return None
-        if alone is not None and alone < min(wanted.least_threads, machine.largest_group):
-            return None
-        groups = -(-chunks // (threads * each))
-        if groups <= min(wanted.most, machine.subgroup):
-            return _Held(threads, {}, groups=groups) if groups > 1 else None
-        return _Held(threads, {}, max(each * 3 // 4, 1), min(wanted.most, machine.subgroup))
-
-    def _has_equal_groups(self) -> bool:
-        """Whether there is something to exchange, and no group ends before others."""
-        can_fail = any(isinstance(inner, Fail) for one in self._items if isinstance(one, If) for inner in walk((one,)))
-        return self._machine.subgroup > 0 and not can_fail and any(one.reductions for one in self._loops)
-
-    def _half_the_threads(self, chunks: int, words: int, *, groups: int) -> int | None:
-        """Half as many threads as a group can have, if ``groups`` of them with a row each fit on a compute unit.
-
-        Each then has more registers, so that fewer of all hold no part of a row. If the largest group can hold it, too,
-        that pays only where two groups run at once: one loads while the other computes.
-        """
-        machine, team = self._machine, self._machine.largest_group // 2
-        if team <= machine.group:
-            return None
-        most = (machine.unit_registers // (groups * team) - _WORKING) // words
-        return team if -(-chunks // team) <= most else None
-
-    def _part_in_registers(self, longest: RowLoop, row: KeptRow, chunks: int, words: int) -> _Held | None:
-        """The first chunks of a row that is too long for registers; others need room while they are on their way."""
-        machine = self._machine
-        team, each = max(machine.group, machine.largest_group), machine.kept_elements // words
-        if not machine.subgroup or not each or chunks <= team * each:
-            return None
-        return _Held(team, {longest.shape: row}, max(each * 3 // 4, 1))
-
-    def _holders(self, chunks: int, each: int) -> int | None:
-        """The number of threads for a row of ``chunks``, at most ``each`` per thread: enough to keep all units busy."""
-        machine = self._machine
-        if not each:
-            return None
-        if not machine.subgroup:
-            return machine.group if machine.group // 2 <= chunks <= machine.group * each else None
-        team = max(_power(-(-chunks // each)), min(_NEIGHBOURS, _power(chunks // 2 + 1)))
-        while 2 * team <= min(chunks, machine.group) and span(self._rows)[1] * team < machine.units * _BUSY:
-            team *= 2
-        return team if 1 < team <= max(machine.group, machine.largest_group) else None
-
     def _threads_of_a_row(self) -> int:
         """The threads per row: one, a fraction of a subgroup, a subgroup, or a group."""
         machine, most = self._machine, max(span(chunks_of(one, self._widths[one.shape]))[1] for one in self._loops)
@@ -259,7 +159,7 @@ class _Rows:
     def _threads_for_columns(self) -> int:
         """Threads per group: enough to keep all units busy."""
         machine, found = self._machine, self._machine.group
-        while 2 * found <= machine.largest_group and -(-self._rows // self._beside) * found < machine.units * _BUSY:
+        while 2 * found <= machine.largest_group and -(-self._rows // self._beside) * found < machine.units * BUSY:
             found *= 2
         return found
 
@@ -351,8 +251,3 @@ class _Rows:
                 yield If(self._is_first, (one,))
             case _:
                 yield one
-
-
-def _power(least: int) -> int:
-    """The smallest power of two that is at least ``least``."""
-    return 1 << (least - 1).bit_length()

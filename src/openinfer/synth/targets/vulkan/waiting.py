@@ -60,8 +60,8 @@ void oi_ended()
     }
 }
 
-/* Waits until all of so many groups, adjacent from a multiple on, are here; they then see each other's writes. The last
-   one of them changes the highest bit of their word, and leaves the other bits zero. */
+/* A barrier for a team, whose groups are adjacent from a multiple of their number on: all of them see each other's
+   writes. The last one to come changes the highest bit of their word, and leaves the other bits zero. */
 void oi_meet_team(uint groups)
 {
     const uint at = gl_WorkGroupID.x / groups * 8u;
