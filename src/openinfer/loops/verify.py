@@ -51,6 +51,7 @@ from openinfer.loops.ir import (
     children,
     visit,
 )
+from openinfer.loops.teams import team_problems
 from openinfer.loops.text import scalar_text
 
 MATH = {
@@ -105,6 +106,7 @@ class _Verifier:
         given = (*self._kernel.inputs, *self._kernel.outputs)
         yield from self._body(self._kernel.body, _NameScope({one.name for one in given}))
         yield from early_problems(self._kernel)
+        yield from team_problems(self._kernel)
 
     def _declared(self, buffer: Buffer) -> Iterator[str]:
         if not _NAME.fullmatch(buffer.name):
