@@ -69,6 +69,13 @@ def test_rows_of_an_h200_that_would_take_a_large_group_are_shared(length: int, f
     assert forms(of_op("softmax", F32, (256, length), axis=1), H200) == [f"rows: {form}, in registers"]
 
 
+def test_rows_of_which_two_groups_fit_on_a_unit_can_be_left_alone() -> None:
+    machine = replace(H200, shared_rows=SharedRows(least_threads=1024))
+    assert forms(of_op("softmax", F32, (256, 20_000), axis=1), machine) == ["rows: 512 threads each, in registers"]
+    assert forms(of_op("softmax", F32, (256, 20_484), axis=1), machine)[0].startswith("rows: 3 groups of 256")
+    assert forms(of_op("softmax", F32, (256, 50_000), axis=1), machine)[0].startswith("rows: 7 groups of 256")
+
+
 def test_elements_of_fewer_bits_take_as_many_registers() -> None:
     found = forms(of_op("rms_norm", BF16, (1024, 16_384), (16_384,)), H200)
     assert found == ["rows: 2 groups of 256 threads each, in registers"]

@@ -19,6 +19,7 @@ from openinfer.synth.plan import Plan
 from openinfer.synth.program.ir import KernelStep
 from openinfer.synth.targets.simt.launches import Launches
 from openinfer.synth.targets.vulkan import shader_files
+from openinfer.synth.targets.vulkan.waiting import FUNCTIONS
 
 THREADS = 16
 """Groups that run at the same time: no launch here has more."""
@@ -53,10 +54,9 @@ def slowly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Groups that wait do so in few iterations, and there is a thread for each of them."""
     for name, value in {**on_lavapipe(), "LP_NUM_THREADS": str(THREADS)}.items():
         monkeypatch.setenv(name, value)
-    text = shader_files.FUNCTIONS
-    assert text.count(SPIN) == 1
+    assert FUNCTIONS.count(SPIN) == 1
     slow = f"{SPIN[:-1]}{'atomicOr(teams.v[at], 0u); ' * 200}}}"
-    monkeypatch.setattr(shader_files, "FUNCTIONS", text.replace(SPIN, slow))
+    monkeypatch.setattr(shader_files, "FUNCTIONS", FUNCTIONS.replace(SPIN, slow))
 
 
 def forms(plan: Plan) -> list[str]:

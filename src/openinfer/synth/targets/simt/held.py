@@ -56,7 +56,8 @@ class Holders:
             return None
         chunks, words = chunks_of(longest, width), width * row.words
         alone = self._smallest(chunks, words, is_long=any(WideLoop(one.indices[-1], one.body).is_long for one in same))
-        found = self._in_groups(chunks, words, alone) or self._in_one(chunks, words, alone)
+        single = self._in_one(chunks, words, alone)
+        found = self._in_groups(chunks, words, None if alone is None or single is None else single.team) or single
         return None if found is None else replace(found, rows={longest.shape: row})
 
     def _smallest(self, chunks: int, words: int, *, is_long: bool) -> int | None:
@@ -83,9 +84,9 @@ class Holders:
     # --- several groups -----------------------------------------------------------------------------------------------
 
     def _in_groups(self, chunks: int, words: int, alone: int | None) -> HeldRow | None:
-        """Several groups for a row that would take a large one, with ``alone`` threads, or that does not fit into one.
+        """Several groups for a row that would take a large one, with ``alone`` threads, or that no group can hold.
 
-        Of large groups a unit has one or two, and while they wait for each other's threads nothing is on its way.
+        Of large groups a unit runs one or two, and while their threads wait for each other nothing is on its way.
         """
         machine, wanted = self.machine, self.machine.shared_rows
         if wanted is None or not self.shares or not any(one.reductions for one in self.loops):
