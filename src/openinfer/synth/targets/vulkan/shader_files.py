@@ -175,8 +175,8 @@ class ShaderFiles:
     def table(self) -> str:
         """The source that contains all compiled shaders."""
         headers = [f'#include "{name}.h"' for name in self.names.values()]
-        sets = self._counted, self._in_teams
-        flags = {name: ["true" if name in one else "false" for one in sets] for name in self.names.values()}
-        rows = [f"    {{ {name}, sizeof {name}, {', '.join(own)} }}," for name, own in flags.items()]
+        waiting = dict.fromkeys(self._counted, "OI_FOR_LAUNCHES") | dict.fromkeys(self._in_teams, "OI_FOR_TEAM")
+        facts = {name: waiting.get(name, "OI_FOR_NONE") for name in self.names.values()}
+        rows = [f"    {{ {name}, sizeof {name}, {fact} }}," for name, fact in facts.items()]
         lines = ['#include "device.h"', "", *headers, "", f"const oi_kernel {self.name}_kernels[] = {{", *rows, "};"]
         return "\n" + "\n".join(lines) + "\n"

@@ -3,6 +3,8 @@
 Both need Vulkan's memory model, so that a running group sees what others write; shaders define ``WAITING`` for it.
 """
 
+from string import Template
+
 WAITING = "OI_COUNTED"
 """Defined in shaders whose groups wait for others."""
 MEMORY_MODEL = (
@@ -21,7 +23,7 @@ TEAM_WORDS = 8
 """Words of a team in memory, of which it uses the first: atomics on words side by side would wait for each other."""
 TEAMS_AT = 10
 """Where the address of these words is in the status, in two words."""
-FUNCTIONS = """
+FUNCTIONS = Template("""
 #ifdef OI_COUNTED
 /* The address of the status; and in x the number of this launch, in the lower 31 bits of y how many groups of others it
    waits for, and in the highest bit whether its own groups are counted. Teams count in words at oi_teams. */
@@ -64,7 +66,7 @@ void oi_ended()
    writes. The last one to come changes the highest bit of their word, and leaves the other bits zero. */
 void oi_meet_team(uint groups)
 {
-    const uint at = gl_WorkGroupID.x / groups * 8u;
+    const uint at = gl_WorkGroupID.x / groups * ${words}u;
     const bool is_first = gl_WorkGroupID.x % groups == 0u;
     oi_meet();
     if (gl_LocalInvocationIndex == 0u) {
@@ -79,4 +81,4 @@ void oi_meet_team(uint groups)
     oi_meet();
 }
 #endif
-"""
+""").substitute(words=TEAM_WORDS)

@@ -54,7 +54,7 @@ static oi_problem create_teams(oi_queue *q, const oi_given *given)
 {
     static const unsigned char zeros[OI_TEAM_BYTES];
     bool is_needed = false;
-    for (int32_t i = 0; i < given->kernel_count; ++i) is_needed = is_needed || given->kernels[i].meets;
+    for (int32_t i = 0; i < given->kernel_count; ++i) is_needed = is_needed || given->kernels[i].waits == OI_FOR_TEAM;
     if (!is_needed) return OI_GOOD;
     q->tools.teams = oi_memory_new(sizeof zeros);
     if (q->tools.teams == NULL || oi_memory_on(q->tools.teams, q->device, OI_HIDDEN) != OI_GOOD) return OI_NO_MEMORY;
@@ -88,7 +88,7 @@ void oi_tools_free(oi_queue *q)
     free(q->tools.pipelines);
 }
 
-bool oi_counts(const oi_queue *q, int32_t kernel) { return q->tools.kernels[kernel].counts; }
+bool oi_counts(const oi_queue *q, int32_t kernel) { return q->tools.kernels[kernel].waits == OI_FOR_LAUNCHES; }
 
 uint32_t oi_first_failed(oi_queue *q)
 {
@@ -114,7 +114,7 @@ static void launch_recorded(const oi_queue *q, const oi_recording *r, int32_t i)
     if (call->is_given) pushed[PUSHED - 1] = q->block->address + place + 16;
     else memcpy(pushed, values + 2, (size_t)call->count * 8);
     /* Teams share their words with those of other launches, and end early together or not at all if one has failed. */
-    if ((call->waits && !call->awaits) || q->tools.kernels[call->kernel].meets)
+    if ((call->waits && !call->awaits) || q->tools.kernels[call->kernel].waits == OI_FOR_TEAM)
         vkCmdPipelineBarrier(r->commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, 0,
             1, &barrier, 0, NULL, 0, NULL);
     vkCmdBindPipeline(r->commands, VK_PIPELINE_BIND_POINT_COMPUTE, q->tools.pipelines[call->kernel]);
