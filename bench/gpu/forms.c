@@ -53,7 +53,8 @@ static void create_device(void)
     const VkDeviceQueueCreateInfo queues = { .sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
         .queueCount = 1, .pQueuePriorities = &priority };
     VkPhysicalDeviceVulkan12Features second = { .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
-        .bufferDeviceAddress = 1, .storageBuffer8BitAccess = 1, .shaderInt8 = 1 };
+        .bufferDeviceAddress = 1, .storageBuffer8BitAccess = 1, .shaderInt8 = 1, .vulkanMemoryModel = 1,
+        .vulkanMemoryModelDeviceScope = 1 };
     VkPhysicalDeviceVulkan11Features first = { .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES,
         .pNext = &second, .storageBuffer16BitAccess = 1 };
     const VkPhysicalDeviceFeatures2 features = { .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2,
@@ -93,7 +94,7 @@ static void create_memory(uint64_t bytes)
     require(vkBindBufferMemory(device, pool, held, 0) == VK_SUCCESS, "the buffer has no memory");
     const VkBufferDeviceAddressInfo where = { .sType = VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO, .buffer = pool };
     address = vkGetBufferDeviceAddress(device, &where);
-    room = bytes;
+    room = bytes - TEAM_BYTES; /* the words of teams are behind all else */
 }
 
 static void create_commands(void)
@@ -142,12 +143,16 @@ static void wait_for(VkPipelineStageFlags from, VkAccessFlags written)
 /* One round after the other, each in other memory as long as there is room, so that caches do not help. */
 static void record(const measured *one, const VkPipeline *pipelines, uint64_t bytes, uint32_t places, uint32_t rounds)
 {
+    const uint64_t teams = address + room;
     vkCmdResetQueryPool(commands, clock_pool, 0, 2 * ROUNDS);
+    vkCmdFillBuffer(commands, pool, room, TEAM_BYTES, 0);
     for (uint32_t place = 0; place < places; ++place) {
         uint64_t at = place * bytes;
         for (uint32_t i = 0; i < one->buffer_count; ++i) {
             const uint64_t own = (one->buffers[i].bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-            vkCmdFillBuffer(commands, pool, at, own, one->buffers[i].word);
+            const int is_status = one->buffers[i].word == UINT32_MAX;
+            vkCmdFillBuffer(commands, pool, at, is_status ? TEAMS_AT : own, one->buffers[i].word);
+            if (is_status) vkCmdUpdateBuffer(commands, pool, at + TEAMS_AT, sizeof teams, &teams);
             at += own;
         }
     }
@@ -239,12 +244,12 @@ int main(int count, char **words)
     create_memory((count > 1 ? strtoull(words[1], NULL, 10) : UINT64_C(3072)) << 20);
     create_commands();
     double ceiling = 0;
-    printf("%-44s %-44s %10s %10s %10s %9s\n", "what", "form", "us", "GB/s", "% of read", "TFLOP/s");
+    printf("%-44s %-52s %10s %10s %10s %9s\n", "what", "form", "us", "GB/s", "% of read", "TFLOP/s");
     for (size_t i = 0; i < CASES; ++i) {
         const double seconds = seconds_of(&cases[i]), rate = (double)cases[i].moved / seconds;
         if (strncmp(cases[i].name, "read by hand", 12) == 0) ceiling = rate;
         found[i] = (result){ seconds, rate, ceiling };
-        printf("%-44s %-44s %10.1f %10.0f %10.1f %9.2f\n", cases[i].name, cases[i].form, seconds * 1e6, rate * 1e-9,
+        printf("%-44s %-52s %10.1f %10.0f %10.1f %9.2f\n", cases[i].name, cases[i].form, seconds * 1e6, rate * 1e-9,
             100 * rate / ceiling, (double)cases[i].done / seconds * 1e-12);
         fflush(stdout);
     }

@@ -27,15 +27,18 @@ from openinfer.synth.targets.facts import Numerics
 from openinfer.synth.targets.gpu.arguments import Argument, Given
 from openinfer.synth.targets.simt.baseline import baseline
 from openinfer.synth.targets.simt.launches import Launches, group_of
-from openinfer.synth.targets.simt.machine import SimtMachine, simt_machine
+from openinfer.synth.targets.simt.machine import SharedRows, SimtMachine, simt_machine
 from openinfer.synth.targets.simt.schedule import STRUCTURES, scheduled
 from openinfer.synth.targets.vulkan.shader import VERSION_LINE, group_line, head, launch_code, shader
+from openinfer.synth.targets.vulkan.waiting import TEAM_WORDS, TEAMS_AT
 
 SIZES = (64 << 20, 256 << 20)
 """Bytes that a launch moves: from the first on, forms should reach what a plain stream does."""
 HOST = Path(__file__).with_name("forms.c")
 ONES, ZEROS, GOOD = 0x3F803F80, 0, 0xFFFFFFFF
 """Memory full of numbers near 1, or of zeros; and the status of a call that has not failed."""
+STATUS = 64
+"""Bytes of the status."""
 NUMBER = 255
 """In place of a buffer: the number of a launch."""
 
@@ -121,13 +124,14 @@ def streams(size: int) -> Iterator[Measured]:
 
 def _rows(size: int) -> Iterator[Measured]:
     f32, bf16 = size // 4, size // 2
-    for length in (64, 256, 1024, 4096, 32768):
+    for length in (64, 256, 1024, 4096, 32768, 40000, 50000, 131072):
         yield op("softmax", f"f32 {f32 // 2 // length} {length}")
     yield op("softmax", f"bf16 {bf16 // 2 // 4096} 4096")
     yield op("log_softmax", f"f32 {f32 // 2 // 4096} 4096", axis=1)
     for length in (768, 4096, 16384):
         yield op("layer_norm", f"f32 {f32 // 2 // length} {length}")
         yield op("rms_norm", f"bf16 {bf16 // 2 // length} {length}", f"bf16 {length}")
+    yield op("layer_norm", f"f32 {f32 // 2 // 32768} 32768")
 
 
 def _scans(size: int) -> Iterator[Measured]:
@@ -252,7 +256,7 @@ class Program:
                 numbers = ", ".join(map(str, given)) or "0"
                 launches.append(f"{{ {name}, sizeof {name}, {groups}u, {len(given)}u, {{ {numbers} }} }}")
             facts = [(_bytes(one), ONES if one.dtype.kind == "float" else ZEROS) for one in buffers]
-            memory = ", ".join(f"{{ {size}u, {word}u }}" for size, word in (*facts, (4, GOOD)))
+            memory = ", ".join(f"{{ {size}u, {word}u }}" for size, word in (*facts, (STATUS, GOOD)))
             form = " + ".join(dict.fromkeys(launch.form for launch in found.launches))
             form = "baseline" if schedule is baseline else form
             self._entry(one.name, form, one.moved, one.done, launches, memory, len(buffers) + 1)
@@ -261,12 +265,15 @@ class Program:
         self, name: str, form: str, moved: int, done: int, launches: Sequence[str], memory: str, count: int
     ) -> None:
         shown = name if len(name) <= 44 else f"{name[:41]}..."
-        facts = f'"{shown}", "{form[:44]}", {moved}u, {done}u, {len(launches)}u, {count}u'
+        facts = f'"{shown}", "{form[:52]}", {moved}u, {done}u, {len(launches)}u, {count}u'
         self.entries.append(f"    {{ {facts},\n      {{ {', '.join(launches)} }},\n      {{ {memory} }} }},\n")
 
     def build(self) -> Path:
         """The program."""
-        text = "".join((*self.arrays, "static const measured cases[] = {\n", *self.entries, "};\n"))
+        facts = f"TEAM_BYTES = {4 * TEAM_WORDS * SharedRows.at_once}, TEAMS_AT = {4 * TEAMS_AT}"
+        text = "".join(
+            (f"enum {{ {facts} }};\n", *self.arrays, "static const measured cases[] = {\n", *self.entries, "};\n")
+        )
         (self.folder / "forms.h").write_text(text, encoding="ascii")
         program = self.folder / "forms"
         command = ["gcc", "-std=c11", "-O1", f"-I{self.folder}", "-o", str(program), str(HOST), "-lvulkan"]

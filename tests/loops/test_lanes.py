@@ -12,6 +12,7 @@ from openinfer.loops.ir import (
     Buffer,
     Combine,
     Const,
+    Fail,
     For,
     GroupBarrier,
     If,
@@ -19,6 +20,7 @@ from openinfer.loops.ir import (
     Let,
     Local,
     LoopKind,
+    Ready,
     ScalarVar,
     Select,
     Space,
@@ -130,3 +132,86 @@ def test_verify_knows_what_threads_do() -> None:
     assert verify(Kernel("k", (), (), (For(T, index(2), wrong, LoopKind.PARALLEL, Bind.THREAD),))) == [
         "'before' gets what threads before have, but is not a local variable"
     ]
+
+
+# --- teams of groups --------------------------------------------------------------------------------------------------
+
+G, AT, THERE = (ScalarVar(name) for name in ("g", "at", "there"))
+PASSED = Buffer("passed", F32, (8,), Space.SCRATCH)
+MEETING = GroupBarrier(groups=2)
+
+
+def team(*body: Statement) -> Kernel:
+    """Two teams of two groups of two threads each, which have ``at`` and the place of the other group's thread."""
+    lets = Let(AT, ScalarVar("m") * 4 + G * 2 + T), Let(THERE, ScalarVar("m") * 4 + (index(1) - G) * 2 + T)
+    threads = For(T, index(2), (*lets, *body), LoopKind.PARALLEL, Bind.THREAD)
+    loop = For(G, index(2), (Alloc(SHARED), threads), LoopKind.PARALLEL, Bind.GROUP)
+    return Kernel("k", (X,), (Y, PASSED), (For(ScalarVar("m"), index(2), (loop,), LoopKind.PARALLEL, Bind.TEAM),))
+
+
+PASS = Store(PASSED, (AT,), load(X, AT))
+SWAP = Store(Y, (AT,), load(PASSED, THERE))
+
+
+def test_groups_see_what_others_wrote_before_all_of_the_team_met() -> None:
+    assert both(team(PASS, MEETING, SWAP)).tolist() == [2, 3, 0, 1, 6, 7, 4, 5]
+    assert both(team(MEETING, PASS, GroupBarrier(), MEETING, SWAP)).tolist() == [2, 3, 0, 1, 6, 7, 4, 5]
+
+
+@pytest.mark.parametrize("between", [(), (GroupBarrier(),)])
+@pytest.mark.parametrize("order", [iter, reversed])
+def test_groups_race_unless_they_meet(order: IterationOrder, between: tuple[Statement, ...]) -> None:
+    kernel = team(MEETING, PASS, *between, SWAP)
+    with pytest.raises(UndefinedError, match=r"read before it is written|parallel loop"):
+        interpret(kernel, [ARRAY], order=order)
+
+
+def test_what_others_still_read_is_not_written_again() -> None:
+    """Of two orders, one shows it."""
+    kernel = team(PASS, MEETING, SWAP, Store(PASSED, (AT,), load(X, AT)))
+    with pytest.raises(UndefinedError, match="parallel loop"):
+        both(kernel)
+
+
+def test_each_group_of_a_team_has_its_own_shared_memory() -> None:
+    kept = Store(SHARED, (T,), load(X, AT)), GroupBarrier(), PASS, MEETING
+    assert both(team(*kept, Store(Y, (AT,), load(SHARED, T)))).tolist() == ARRAY.tolist()
+
+
+@pytest.mark.parametrize("place", [G, T])
+def test_groups_that_others_do_not_meet_are_refused(place: ScalarVar) -> None:
+    with pytest.raises(UndefinedError, match="which others do not reach"):
+        interpret(team(PASS, If(place.eq(0), (MEETING,))), [ARRAY])
+
+
+def test_groups_that_meet_elsewhere_are_refused() -> None:
+    with pytest.raises(UndefinedError, match="which others do not reach"):
+        interpret(team(PASS, If(G.eq(0), (MEETING,), (GroupBarrier(groups=2),))), [ARRAY])
+
+
+def test_a_team_has_as_many_groups_as_meet() -> None:
+    kernel = team(PASS, GroupBarrier(groups=3), SWAP)
+    assert verify(kernel) == ["not all groups of a team wait for each other"]
+    with pytest.raises(UndefinedError, match="which others do not reach"):
+        interpret(kernel, [ARRAY])
+
+
+def test_groups_meet_in_teams_only() -> None:
+    kernel = Kernel("k", (X,), (Y,), (For(T, index(2), (MEETING,), LoopKind.PARALLEL, Bind.THREAD),))
+    assert verify(kernel) == ["groups wait for each other outside of a team"]
+    with pytest.raises(UndefinedError, match="outside of a team"):
+        interpret(kernel, [ARRAY])
+    (loop,) = team(MEETING).body
+    assert isinstance(loop, For)
+    (inner,) = loop.body
+    odd = For(ScalarVar("m"), index(2), (Let(ScalarVar("n"), index(0)), inner), LoopKind.PARALLEL, Bind.TEAM)
+    assert "a team is not one loop over groups" in verify(Kernel("k", (X,), (Y, PASSED), (odd,)))
+    inside = For(ScalarVar("n"), index(2), (loop,))
+    assert "a team is part of another loop" in verify(Kernel("k", (X,), (Y, PASSED), (inside,)))
+
+
+def test_groups_of_a_team_do_not_end_one_by_one() -> None:
+    """Others would wait for them forever."""
+    assert verify(team(Fail("no result"), MEETING)) == ["a group of a team may fail, and others would wait for it"]
+    problems = verify(team(Ready(), PASS, MEETING, SWAP))
+    assert any(one.startswith("groups of a team wait for other launches") for one in problems)

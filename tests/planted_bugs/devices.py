@@ -20,6 +20,9 @@ READY = "tests/synth/test_simt_ready.py"
 MERGED = "tests/synth/test_simt_merged.py"
 NARROW = "tests/synth/vulkan/test_forms_on_lavapipe.py"
 ATTENTION = "tests/synth/test_simt_attention.py"
+SHARED_ROWS = "tests/synth/test_simt_shared_rows.py"
+ROWS_ON_LAVAPIPE = "tests/synth/vulkan/test_shared_rows_on_lavapipe.py"
+LANES = "tests/loops/test_lanes.py"
 
 DEVICE_BUGS = (
     Bug(
@@ -267,7 +270,7 @@ DEVICE_BUGS = (
     Bug(
         "threads join what others have not left yet",
         "synth/targets/simt/team.py",
-        "eq(0), stores)\n        yield GroupBarrier()",
+        "eq(0), stores)\n        yield barrier",
         "eq(0), stores)",
         FORMS,
         "rows_are_right and subgroups",
@@ -411,9 +414,49 @@ DEVICE_BUGS = (
     Bug(
         "one group of threads is taken for threads without a group",
         "loops/rewrite.py",
-        "case For(bind=Bind.GROUP, extent=Const(value=1)):",
-        "case For(bind=Bind.GROUP, extent=Const(value=-1)):",
+        "case For(bind=Bind.GROUP | Bind.TEAM, extent=Const(value=1)):",
+        "case For(bind=Bind.GROUP | Bind.TEAM, extent=Const(value=-1)):",
         ATTENTION,
         "one_group",
+    ),
+    Bug(
+        "groups of a row read what others have not exchanged yet",
+        "synth/targets/simt/group_team.py",
+        "yield GroupBarrier(groups=self.groups)",
+        "yield GroupBarrier()",
+        SHARED_ROWS,
+        "right_at_every_length",
+    ),
+    Bug(
+        "threads behind the last group add what another one has",
+        "synth/targets/simt/group_team.py",
+        "if self.groups == self.width:",
+        "if self.groups > 0:",
+        SHARED_ROWS,
+        "right_at_every_length",
+    ),
+    Bug(
+        "a row in which groups may end early is shared",
+        "synth/targets/simt/rows.py",
+        "shares=not can_fail",
+        "shares=True",
+        SHARED_ROWS,
+        "may_end_early",
+    ),
+    Bug(
+        "groups are proved one after the other",
+        "loops/lanes.py",
+        "group.went_on((*outside[2], (phase, number)))",
+        "group.went_on((*outside[2], (phase, 0)))",
+        LANES,
+        "still_read",
+    ),
+    Bug(
+        "a team goes on before the last group is there",
+        "synth/targets/vulkan/waiting.py",
+        "is_first ? 0x80000001u - groups : 1u",
+        "is_first ? 0x80000000u : 1u",
+        ROWS_ON_LAVAPIPE,
+        "in_every_step",
     ),
 )

@@ -33,7 +33,7 @@ from openinfer.loops.ir import (
     walk,
 )
 from openinfer.loops.verify import verify
-from openinfer.ops import OPS, Call, TensorType, complete, infer
+from openinfer.ops import OPS
 from openinfer.ops.lower.kernel import kernel_of
 from openinfer.synth.targets.simt.interpret import launched
 from openinfer.synth.targets.simt.launches import Launches
@@ -116,40 +116,6 @@ def test_rows_whose_length_divides_are_flat_whatever_is_beside_them() -> None:
     found = checked(kernel, [numbers(F32, 5, 8), np.array([4, 0, 2]), numbers(F32, 3)])
     assert accesses(found) == {("x", 4): 1, ("y", 4): 1}
     assert found.launches[0].threads == 6
-
-
-@pytest.mark.parametrize("length", [4, 12])
-@pytest.mark.parametrize("rows", [1, 16, 32, 37, 111])
-@pytest.mark.parametrize(("op", "count"), [("neg", 1), ("exp", 1), ("tanh", 2), ("sigmoid", 2), ("gelu", 4)])
-def test_threads_of_slow_functions_load_several_chunks_first(op: str, count: int, rows: int, length: int) -> None:
-    x = (np.arange(rows * length).reshape(rows, length) % 13 - 6).astype(np.float32)
-    machine = replace(MACHINE, units=1, busy=4)
-    record = OPS[op]
-    call = infer(record, Call((TensorType(F32, x.shape),), complete(record, {})))
-    found = checked(kernel_of(record, call, (F32,)), [x], machine)
-    most = rows * length // 4 // machine.busy
-    several = max(one for one in (1, 2, 4) if one <= min(count, max(most, 1)))
-    wanted = f"flat: {several} times 4 elements a thread" if several > 1 else "flat: 4 elements a thread"
-    assert [one.form for one in found.launches] == [wanted]
-
-
-def test_contiguous_elements_of_a_slow_function_have_one_loop() -> None:
-    x = (np.arange(6 * 5 * 12).reshape(6, 5, 12) % 13 - 6).astype(np.float32)
-    record = OPS["tanh"]
-    call = infer(record, Call((TensorType(F32, x.shape),), complete(record, {})))
-    found = checked(kernel_of(record, call, (F32,)), [x], MACHINE)
-    assert forms(found) == ["flat"]
-    assert [one.shape for one in found.launches[0].kernel.inputs] == [(360,)]
-
-
-@pytest.mark.parametrize("op", ["div", "pow"])
-def test_elements_beside_a_row_keep_their_loops(op: str) -> None:
-    x = (np.arange(6 * 8).reshape(6, 8) % 13 + 1).astype(np.float32)
-    y = np.linspace(0.5, 2, 8, dtype=np.float32)
-    record = OPS[op]
-    call = infer(record, Call((TensorType(F32, x.shape), TensorType(F32, y.shape)), complete(record, {})))
-    found = checked(kernel_of(record, call, (F32, F32)), [x, y], MACHINE)
-    assert {one.shape for one in found.launches[0].kernel.inputs} == {(6, 8), (8,)}
 
 
 def test_work_in_place_is_flat() -> None:

@@ -66,7 +66,7 @@ from openinfer.loops.ir import (
     WideLoad,
     WideStore,
 )
-from openinfer.loops.lanes import run_group, waits
+from openinfer.loops.lanes import is_in_team, run_group, run_team, waits
 from openinfer.loops.meanings import meant
 from openinfer.loops.text import scalar_text
 
@@ -194,6 +194,8 @@ class _KernelRun:
         match statement:
             case For(bind=Bind.THREAD) if waits(statement):
                 run_group(self, statement)
+            case For(bind=Bind.GROUP) if is_in_team(statement):
+                run_team(self, statement)
             case For(index, extent, body, kind):
                 count = range(max(int(self.value(extent)), 0))
                 iterations = self._iterations(self.order(count)) if kind is LoopKind.PARALLEL else count

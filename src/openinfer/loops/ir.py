@@ -136,6 +136,8 @@ class Bind(StrEnum):
     """Each iteration of a parallel loop is a thread: of the launch or, inside a ``GROUP`` loop, of a group."""
     GROUP = "group"
     """Each iteration of a parallel loop is a group of a launch: threads that synchronize and share memory."""
+    TEAM = "team"
+    """Each iteration of a parallel loop is a team: the groups of the ``GROUP`` loop in it can synchronize."""
     UNROLL = "unroll"
     """Iterations are unrolled in the code, so that compilers see constant indices into registers."""
 
@@ -296,10 +298,15 @@ class Contraction:
 
 @dataclass(frozen=True)
 class GroupBarrier:
-    """All threads of a group reach this point before any continues; they then see each other's writes."""
+    """All threads of a group, or of a team of groups, reach this point before any continues.
+
+    They then see each other's writes.
+    """
 
     is_shared: bool = False
     """Whether only writes to group memory need to become visible."""
+    groups: int = 1
+    """The groups that meet: those of a team, or the own group alone."""
 
 
 @dataclass(frozen=True)

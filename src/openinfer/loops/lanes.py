@@ -1,7 +1,8 @@
 """Thread groups in the interpreter: each thread runs until it waits for others, in any order.
 
 It is an error, as in parallel loops, if two threads touch an element without a barrier in between and one of them
-writes it. So is waiting where other threads of the group never arrive.
+writes it. So is waiting where other threads of the group never arrive. The same holds for the groups of a team, with
+barriers of all of them in between.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from openinfer.loops.arithmetic import NumpyScalar, UndefinedError
-from openinfer.loops.ir import Combine, For, GroupBarrier, If, Scalar, Statement, While, walk
+from openinfer.loops.ir import Bind, Combine, For, GroupBarrier, If, Scalar, Statement, While, walk
 from openinfer.loops.tile_steps import MIX_TEAM, TileExecution, TileMix
 
 Waiting = GroupBarrier | Combine | TileMix
@@ -39,9 +40,49 @@ def waits(statement: Statement) -> bool:
     return any(isinstance(one, Waiting) for one in walk((statement,)))
 
 
+def is_in_team(statement: Statement) -> bool:
+    """Whether groups wait for each other anywhere in a statement."""
+    return any(isinstance(one, GroupBarrier) and one.groups > 1 for one in walk((statement,)))
+
+
 def run_group(run: GroupExecution, loop: For) -> None:
     """Run the threads of a group to completion."""
-    _LaneGroup(run, loop).finish()
+    outside = run.variables, run.memory, run.iteration
+    if _LaneGroup(run, loop).went_on(run.iteration) is not None:
+        message = "a group waits for others outside of a team"
+        raise UndefinedError(message)
+    run.variables, run.memory, run.iteration = outside
+
+
+def run_team(run: GroupExecution, loop: For) -> None:
+    """Run the groups of a team to completion: each runs until it waits for the others, in shared memory of its own."""
+    outside = run.variables, run.memory, run.iteration
+    count = int(run.value(loop.extent))
+    groups = {}
+    for number in run.order(range(count)):
+        run.variables, run.memory = {**outside[0], loop.index.name: np.int64(number)}, dict(outside[1])
+        groups[number] = _begun(run, loop)
+    is_waiting = bool(groups)
+    while is_waiting:
+        run.runs += 1
+        phase = run.runs
+        met = {number: group.went_on((*outside[2], (phase, number))) for number, group in groups.items()}
+        first = next(iter(met.values()))
+        if any(one is not first for one in met.values()) or (first is not None and first.groups != count):
+            message = "groups of a team wait at a barrier which others do not reach"
+            raise UndefinedError(message)
+        is_waiting = first is not None
+    run.variables, run.memory, run.iteration = outside
+
+
+def _begun(run: GroupExecution, loop: For) -> "_LaneGroup":
+    """A group before its first step; its memory is allocated."""
+    *before, threads = loop.body
+    for one in before:
+        run.statement(one)
+    assert isinstance(threads, For)
+    assert threads.bind is Bind.THREAD
+    return _LaneGroup(run, threads)
 
 
 @dataclass
@@ -56,7 +97,7 @@ class _Lane:
 class _LaneGroup:
     def __init__(self, run: GroupExecution, loop: For) -> None:
         self._run = run
-        self._outside = run.variables, run.memory, run.iteration
+        self._outside = run.iteration
         count = range(int(run.value(loop.extent)))
         self._lanes = [
             _Lane(
@@ -65,12 +106,17 @@ class _LaneGroup:
             for number in run.order(count)
         ]
 
-    def finish(self) -> None:
+    def went_on(self, iteration: tuple[tuple[int, int], ...]) -> GroupBarrier | None:
+        """Run, as part of an iteration, until all threads have ended, or wait for other groups: where they wait."""
+        self._outside = iteration
         self._next_phase()
         self._advance(self._lanes)
         while any(lane.at is not None for lane in self._lanes):
+            first = self._lanes[0].at
+            if isinstance(first, GroupBarrier) and first.groups > 1 and self._are_all_at(first):
+                return first
             self._meet()
-        self._run.variables, self._run.memory, self._run.iteration = self._outside
+        return None
 
     def _next_phase(self) -> None:
         """From here on, threads see what others wrote before."""
@@ -85,7 +131,7 @@ class _LaneGroup:
     def _enter(self, lane: _Lane) -> None:
         run = self._run
         run.variables, run.memory = lane.variables, lane.memory
-        run.iteration = (*self._outside[2], (self._phase, lane.number))
+        run.iteration = (*self._outside, (self._phase, lane.number))
 
     def _steps(self, body: tuple[Statement, ...]) -> Iterator[Waiting]:
         """Run a thread, yielding at every statement where it waits."""
@@ -109,7 +155,7 @@ class _LaneGroup:
     def _meet(self) -> None:
         """Let threads continue for which all others have arrived."""
         first = self._lanes[0].at
-        if isinstance(first, GroupBarrier) and all(lane.at is first for lane in self._lanes):
+        if isinstance(first, GroupBarrier) and self._are_all_at(first):
             self._next_phase()
             self._advance(self._lanes)
             return
@@ -124,6 +170,9 @@ class _LaneGroup:
             else:
                 self._combine(team)
             self._advance(team)
+
+    def _are_all_at(self, one: Waiting) -> bool:
+        return all(lane.at is one for lane in self._lanes)
 
     def _teams(self) -> Iterator[list[_Lane]]:
         """The teams of threads that exchange values; an incomplete team is empty."""

@@ -240,8 +240,8 @@ def _straightened(statements: Statements) -> Statements:
             case Contraction():
                 assert isinstance(statement, Contraction)
                 return _simpler(one if _has_factors(one) else statement)
-            case For(bind=Bind.GROUP, extent=Const(value=1)):
-                # This loop determines the number of threads in the group.
+            case For(bind=Bind.GROUP | Bind.TEAM, extent=Const(value=1)):
+                # These loops determine the groups of a team, and the threads of a group.
                 return (one,)
             case For(index=index, extent=Const(value=rounds), body=body) if rounds in (0, 1) and type(rounds) is int:
                 # With a constant index, inner loops may become zero-trip or single-iteration loops.

@@ -124,8 +124,8 @@ def _of_threads(one: GroupBarrier | Ready | Unfailed | Combine | WideLoad | Wide
             return "ready"
         case Unfailed():
             return "unfailed"
-        case GroupBarrier():
-            return "barrier"
+        case GroupBarrier(groups=groups):
+            return "barrier" if groups == 1 else f"barrier of {groups} groups"
         case Combine(variables, others, values, width, before):
             pairs = " and ".join(f"{var.name}, {other.name}" for var, other in zip(variables, others, strict=True))
             ahead = f" before in {', '.join(var.name for var in before)}" if before else ""

@@ -51,6 +51,7 @@ from openinfer.loops.ir import (
     children,
     visit,
 )
+from openinfer.loops.teams import team_problems
 from openinfer.loops.text import scalar_text
 
 MATH = {
@@ -105,6 +106,7 @@ class _Verifier:
         given = (*self._kernel.inputs, *self._kernel.outputs)
         yield from self._body(self._kernel.body, _NameScope({one.name for one in given}))
         yield from early_problems(self._kernel)
+        yield from team_problems(self._kernel)
 
     def _declared(self, buffer: Buffer) -> Iterator[str]:
         if not _NAME.fullmatch(buffer.name):
@@ -162,7 +164,7 @@ class _Verifier:
         yield from self._bind(loop.index, own, is_local=False)
         if loop.kind is LoopKind.PARALLEL:
             own = own.in_parallel()
-        elif loop.bind in (Bind.PART, Bind.THREAD, Bind.GROUP):
+        elif loop.bind in (Bind.PART, Bind.THREAD, Bind.GROUP, Bind.TEAM):
             yield f"{loop.bind}s share the iterations of loop '{loop.index.name}', which build on each other"
         yield from self._body(loop.body, own)
 

@@ -1,6 +1,7 @@
 """Runs single ops on a Vulkan device: the backend of a simulator that computes on such a device."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 from threading import local
 from typing import Any, NoReturn
@@ -51,7 +52,8 @@ class NodeBackend:
 
     def __init__(self, arch: DeviceArch) -> None:
         self._arch = arch
-        self._writer = CallWriter(simt_machine(arch), Numerics.of(arch), vulkan_target(arch).structures)
+        machine = replace(simt_machine(arch), shared_rows=None)
+        self._writer = CallWriter(machine, Numerics.of(arch), vulkan_target(arch).structures)
         self._device = _device()
         self._clock = _ThreadClock()
         self._varying = VaryingExtents()

@@ -82,7 +82,7 @@ class Features(DeviceSection):
     ordered_launches: bool | None = Field(
         default=None,
         description="Groups of a launch begin before those of later ones, and see what others write while they run: "
-        "a later launch may wait for an earlier one inside its kernel.",
+        "a later launch may wait for an earlier one inside its kernel, and groups for others of their launch.",
     )
     cooperative_matrix: bool | None = Field(default=None, description="Matrix instructions shared by invocations.")
     fp64: bool | None = Field(default=None, description="Arithmetic on f64.")

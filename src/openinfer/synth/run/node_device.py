@@ -31,7 +31,7 @@ class NoResultError(Exception):
 
 
 class _Shader(ctypes.Structure):
-    _fields_ = (("words", ctypes.c_char_p), ("bytes", ctypes.c_size_t), ("counts", ctypes.c_bool))
+    _fields_ = (("words", ctypes.c_char_p), ("bytes", ctypes.c_size_t), ("waits", ctypes.c_int))
 
 
 class _Launch(ctypes.Structure):

@@ -4,7 +4,7 @@ Languages differ in few words: type conversions are written the same way in all 
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from openinfer.dtypes import DType
 from openinfer.loops.ir import (
@@ -72,10 +72,13 @@ class ThreadWords:
     """Functions that pack floats into words, two to a word as bf16, by the count of words; at least for one word."""
     near: Mapping[int, str] = field(default_factory=dict)
     """The same, if numbers halfway between two of bf16 may become either."""
+    team_barrier: str = ""
+    """A barrier for all ``{groups}`` of a team, adjacent ones from a multiple on; empty where groups cannot wait."""
 
     def loops(self) -> dict[Bind, PrintLoop]:
         """How loops are printed."""
-        return {Bind.THREAD: ThreadPrinter(self).thread, Bind.GROUP: ThreadPrinter(self).group}
+        own = ThreadPrinter(self)
+        return {Bind.THREAD: own.thread, Bind.GROUP: own.group, Bind.TEAM: own.team}
 
     def statements(self) -> dict[type[Statement], PrintStatement]:
         """How statements are printed."""
@@ -105,25 +108,44 @@ class ThreadPrinter:
 
     def group(self, loop: For, writer: KernelWriter, depth: int) -> None:
         """Prints a loop over groups: one group per iteration, with one thread per iteration of the loop inside."""
+
+        def body(inside: int) -> None:
+            for one in loop.body:
+                if isinstance(one, For) and one.bind is Bind.THREAD:
+                    _place(one, self.words.number, writer, inside)
+                    writer.body(one.body, inside)
+                else:
+                    writer.body((one,), inside)
+
+        self._groups(loop, writer, depth, body)
+
+    def _groups(self, loop: For, writer: KernelWriter, depth: int, body: Callable[[int], None]) -> None:
+        """Prints what a group or a team does, if there is an iteration for it."""
         _place(loop, self.words.group, writer, depth)
         is_known = isinstance(loop.extent, Const) and type(loop.extent.value) is int
-        if not is_known:
-            writer.line(depth, f"if ({loop.index.name} < {writer.scalars.text(loop.extent)}) {{")
-        inside = depth if is_known else depth + 1
-        for one in loop.body:
-            if isinstance(one, For) and one.bind is Bind.THREAD:
-                _place(one, self.words.number, writer, inside)
-                writer.body(one.body, inside)
-            else:
-                writer.body((one,), inside)
-        if not is_known:
-            writer.line(depth, "}")
+        if is_known:
+            body(depth)
+            return
+        writer.line(depth, f"if ({loop.index.name} < {writer.scalars.text(loop.extent)}) {{")
+        body(depth + 1)
+        writer.line(depth, "}")
+
+    def team(self, loop: For, writer: KernelWriter, depth: int) -> None:
+        """Prints a loop over teams: adjacent groups are those of one."""
+        (groups,) = loop.body
+        assert isinstance(groups, For)
+        assert isinstance(groups.extent, Const)
+        count, own = groups.extent.value, self.words.group
+        team = ThreadPrinter(replace(self.words, group=f"{own} / {count}u"))
+        inside = ThreadPrinter(replace(self.words, group=f"{own} % {count}u"))
+        team._groups(loop, writer, depth, lambda inner: inside.group(groups, writer, inner))
 
     # --- synchronization ------------------------------------------------------------------------------------------
 
     def barrier(self, one: GroupBarrier, writer: KernelWriter, depth: int) -> None:
-        """Unless ``is_shared``, the group sees global writes too; making other groups see them would be slow."""
-        writer.line(depth, self.words.shared_barrier if one.is_shared else self.words.barrier)
+        """Unless ``is_shared``, the group sees global writes too; other groups see them only where they meet."""
+        text = self.words.shared_barrier if one.is_shared else self.words.barrier
+        writer.line(depth, text if one.groups == 1 else self.words.team_barrier.format(groups=one.groups))
 
     def combine(self, one: Combine, writer: KernelWriter, depth: int) -> None:
         """Reduces values over threads of a subgroup; all of them get the result."""

@@ -1,7 +1,7 @@
 """Flat launches: every thread computes a few contiguous elements, independently of the others.
 
-If these take long to compute, a thread loads several chunks of them before it begins: a unit has room for so many
-threads, and while they compute, too few loads would be in flight.
+If these take long to compute, a thread loads several chunks of them before it begins: a unit has room for a limited
+number of threads, and while they compute, too few loads would be in flight.
 """
 
 from collections.abc import Iterator, Sequence

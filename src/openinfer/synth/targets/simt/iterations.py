@@ -26,7 +26,7 @@ def iterations(body: Sequence[Statement], known: Mapping[str, Interval] | None =
         elif isinstance(one, For):
             most = interval(one.extent, known)[1]
             inner = iterations(one.body, {**known, one.index.name: (0, max(most - 1, 0))})
-            if one.bind in (Bind.THREAD, Bind.GROUP):
+            if one.bind in (Bind.THREAD, Bind.GROUP, Bind.TEAM):
                 total += inner
             elif most < _UNKNOWN and (inner or most > _UNROLLED):
                 total += max(most, 0) * (1 + inner)

@@ -1,8 +1,9 @@
 """Kernels as launches: loops over threads, run one after the other."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from openinfer.loops.ir import Bind, Buffer, Const, For, Kernel
+from openinfer.loops.ir import Bind, Buffer, Const, For, Kernel, Statement
 
 
 @dataclass(frozen=True)
@@ -23,12 +24,26 @@ class Launch:
 
 def group_of(kernel: Kernel, usual: int) -> int:
     """The threads per group of a launch; ``usual`` if its threads do not cooperate."""
-    for group in kernel.body:
-        for one in group.body if isinstance(group, For) and group.bind is Bind.GROUP else ():
+    for group in _groups(kernel.body):
+        for one in group.body:
             if isinstance(one, For) and one.bind is Bind.THREAD:
                 assert isinstance(one.extent, Const)
                 return int(one.extent.value)
     return usual
+
+
+def _groups(body: tuple[Statement, ...]) -> Iterator[For]:
+    """The loops over groups."""
+    for one in body:
+        if isinstance(one, For) and one.bind is Bind.TEAM:
+            yield from _groups(one.body)
+        elif isinstance(one, For) and one.bind is Bind.GROUP:
+            yield one
+
+
+def has_teams(kernel: Kernel) -> bool:
+    """Whether groups of a launch wait for each other."""
+    return any(isinstance(one, For) and one.bind is Bind.TEAM for one in kernel.body)
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,23 @@ _LEAST_GROUP = 128
 
 
 @dataclass(frozen=True)
+class SharedRows:
+    """How several groups share a row, on devices that start groups in the order of their numbers.
+
+    While some groups of a unit wait for memory or for their team, others load or store.
+    """
+
+    threads: int = 256
+    """Threads of each group."""
+    elements: int = 32
+    """Elements of a row that each thread keeps in registers at most."""
+    most: int = 32
+    """Groups of a team at most; they must be able to run at the same time."""
+    at_once: int = 4096
+    """Teams of a launch at most: each has a word in which its groups are counted. They loop over further rows."""
+
+
+@dataclass(frozen=True)
 class SimtMachine:
     """A device on which a launch runs the same code in many threads, in groups of a fixed size."""
 
@@ -73,6 +90,8 @@ class SimtMachine:
     """Whether launches check for an earlier failure only before they write."""
     joins: bool = False
     """Whether short launches that do not depend on each other become one."""
+    shared_rows: SharedRows | None = None
+    """How several groups share a row; None if groups must not wait for each other."""
     unaligned: frozenset[str] = frozenset()
     """Buffers of the current kernel that may start anywhere, not only aligned for the widest access."""
     finite: frozenset[str] = frozenset()
@@ -119,7 +138,8 @@ def simt_machine(arch: DeviceArch) -> SimtMachine:
     early = next((following[one] for one in trials if one in following), usual)
     if "launches_in_turn" in trials:
         early = None
-    if arch.device.api == "vulkan" and arch.features.ordered_launches:
+    is_ordered = arch.device.api == "vulkan" and arch.features.ordered_launches is True
+    if is_ordered:
         early = "counted"
     return SimtMachine(
         min(_GROUP, largest),
@@ -137,6 +157,7 @@ def simt_machine(arch: DeviceArch) -> SimtMachine:
         knows_weights="restrict_weights" in trials,
         guards_late=arch.device.api in ("vulkan", "cuda"),
         joins=arch.device.api == "cuda",
+        shared_rows=SharedRows() if is_ordered and limits.max_loop_iterations is None else None,
     )
 
 

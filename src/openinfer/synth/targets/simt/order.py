@@ -45,8 +45,8 @@ from openinfer.loops.ir import (
 from openinfer.loops.rewrite import Statements, map_statements, replaced, variables_of
 from openinfer.synth.targets.simt.baseline import Formed
 from openinfer.synth.targets.simt.machine import SimtMachine
+from openinfer.synth.targets.simt.partials import shared_type
 from openinfer.synth.targets.simt.segments import LaunchPart
-from openinfer.synth.targets.simt.team import shared_type
 from openinfer.synth.targets.simt.threads import int_extent, lets_of, nest
 from openinfer.synth.targets.simt.wide import FreshNames
 

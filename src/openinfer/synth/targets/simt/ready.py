@@ -67,6 +67,10 @@ def with_late_guards(found: Launches) -> Launches:
 def _late(kernel: Kernel) -> Kernel:
     """Reading without the check is safe if no index depends on data."""
     (*first, loop) = kernel.body
+    if isinstance(loop, For) and loop.bind is Bind.TEAM and _is_known(loop):
+        # No earlier launch still runs, so either all groups of a team end there, or none.
+        inside = _late(replace(kernel, body=loop.body))
+        return replace(kernel, body=(*first, replace(loop, body=inside.body)))
     if not isinstance(loop, For) or loop.bind is not Bind.GROUP or not _is_known(loop) or kernel.can_fail:
         return kernel
     *memory, threads = loop.body

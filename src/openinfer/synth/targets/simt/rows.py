@@ -1,4 +1,4 @@
-"""Row kernels: a team of threads shares each iteration of a parallel loop.
+"""Row kernels: a team of threads shares each iteration of a parallel loop, or a team of groups.
 
 An iteration is a row; its loops reduce values or compute elements from them (norms, softmax, sums, matrix-vector
 products). Threads take contiguous chunks of the row in a fixed order and combine their partial results, so an
@@ -6,13 +6,14 @@ element that one loop writes and another reads always belongs to the same thread
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from openinfer.loops.build import index, pair, unflat
 from openinfer.loops.dim import is_symbolic, most_elements, span
 from openinfer.loops.ir import (
     Alloc,
     Bind,
+    Fail,
     For,
     If,
     Let,
@@ -21,26 +22,24 @@ from openinfer.loops.ir import (
     ScalarVar,
     Statement,
     Store,
+    walk,
 )
 from openinfer.loops.rewrite import Statements
 from openinfer.synth.targets.simt.baseline import Formed
 from openinfer.synth.targets.simt.extremes import with_separate_places
-from openinfer.synth.targets.simt.kept import KeptRow
+from openinfer.synth.targets.simt.group_team import GroupTeam
+from openinfer.synth.targets.simt.held import HeldRow, Holders
 from openinfer.synth.targets.simt.machine import SimtMachine
 from openinfer.synth.targets.simt.row_loops import RowLoop, row_items
 from openinfer.synth.targets.simt.segments import LaunchPart
 from openinfer.synth.targets.simt.team import CHUNKS, LaneTeam, chunks_of, common_widths
 from openinfer.synth.targets.simt.threads import int_extent, lets_of, nest
-from openinfer.synth.targets.simt.wide import FreshNames, WideLoop
+from openinfer.synth.targets.simt.wide import FreshNames
 
 _SUBGROUPS = 8
 """Subgroups per compute unit that keep memory busy."""
-_WORKING = 24
-"""Registers of a thread that hold no part of a row, at least."""
 _COLUMNS = 32
 """Adjacent rows that a group takes together: as many as one access of a subgroup covers."""
-_NEIGHBOURS = 8
-"""Adjacent threads whose accesses together are one memory transaction."""
 
 
 def rows(part: LaunchPart, machine: SimtMachine, taken: set[str]) -> Formed | None:
@@ -54,20 +53,9 @@ def rows(part: LaunchPart, machine: SimtMachine, taken: set[str]) -> Formed | No
     if items is None or not any(isinstance(one, RowLoop) for one in items):
         return None
     extents = tuple(int_extent(one.extent) for one in loops)
-    made = _Rows(tuple(one.index for one in loops), extents, items, machine, FreshNames(taken))
+    can_fail = any(isinstance(one, Fail) for one in walk(part.body))
+    made = _Rows(tuple(one.index for one in loops), extents, items, machine, FreshNames(taken), can_fail=can_fail)
     return made.formed(tuple(before) if loops else ())
-
-
-@dataclass(frozen=True)
-class _Held:
-    """What stays in registers between loops."""
-
-    team: int
-    """The threads that share a row."""
-    rows: dict[tuple[Scalar, ...], KeptRow]
-    """What they keep, by the extents of the loops."""
-    chunks: int = 0
-    """The chunks of a thread, if it has more than it keeps."""
 
 
 class _Rows:
@@ -78,28 +66,32 @@ class _Rows:
         items: Sequence[Statement | RowLoop],
         machine: SimtMachine,
         names: FreshNames,
+        *,
+        can_fail: bool,
     ) -> None:
         self._indices, self._extents, self._items, self._machine, self._names = indices, extents, items, machine, names
         self._loops = [one for one in items if isinstance(one, RowLoop)]
         self._widths = common_widths(self._loops, machine)
         self._lane, self._member, self._row = names.var("lane"), names.var("member"), names.var("row")
         self._beside = self._columns()
-        held: _Held | None = None
+        held: HeldRow | None = None
         if self._beside:
             machine = self._machine = replace(machine, group=self._threads_for_columns())
             self._team = machine.group // self._beside
         else:
-            held = self._in_registers()
+            if not self._is_across():
+                held = Holders(machine, self._loops, self._widths, span(self._rows)[1], shares=not can_fail).held()
             self._team = self._threads_of_a_row() if held is None else held.team
         if held is not None and self._team > machine.subgroup:
             machine = self._machine = replace(machine, group=self._team)
         self._per = machine.group // self._team
         self._needed = (self._rows + (self._per - 1)) // self._per
-        self._takes_turns = span(self._needed)[1] > machine.most_groups
+        self._across = self._other_groups(1 if held is None else held.groups)
+        self._takes_turns = span(self._needed)[1] > self._most
         self._threads = LaneTeam(
             machine,
             names,
-            self._team,
+            self._team * self._groups,
             self._lane,
             self._member,
             self._widths,
@@ -107,6 +99,7 @@ class _Rows:
             kept_chunks=0 if held is None else held.chunks,
             apart=max(self._beside, 1),
             runs_once=not self._takes_turns,
+            across=self._across,
         )
 
     @property
@@ -116,62 +109,26 @@ class _Rows:
             total = total * extent
         return total
 
-    def _in_registers(self) -> _Held | None:
-        """What of a row stays in registers between loops; None if nothing does."""
-        longest = max(self._loops, key=lambda one: most_elements(one.extents))
-        if any(map(is_symbolic, longest.extents)) or most_elements(longest.extents) < self._machine.least_row:
+    def _other_groups(self, groups: int) -> GroupTeam | None:
+        """How the groups of a row exchange partial results; None if there is only one."""
+        if groups == 1:
             return None
-        same = [one for one in self._loops if one.shape == longest.shape]
-        row, width = KeptRow(same), self._widths[longest.shape]
-        chunks, room = chunks_of(longest, width), self._machine.kept_elements
-        if not row.words or self._is_across():
-            return None
-        is_long = any(WideLoop(one.indices[-1], one.body).is_long for one in same)
-        # Long code is replicated less often, if a subgroup is too small anyway and there are enough threads.
-        is_long = is_long and chunks * width * row.words > room * self._machine.subgroup
-        words = width * row.words
-        limits = (room // 2, room) if is_long else (room,)
-        teams = (self._holders(chunks, limit // words) for limit in limits)
-        team = next((one for one in teams if one is not None), None)
-        if team is None:
-            team = self._half_the_threads(chunks, words, groups=1)
-        elif team == self._machine.largest_group:
-            team = self._half_the_threads(chunks, words, groups=2) or team
-        if team is None:
-            return self._part_in_registers(longest, row, chunks, words)
-        return _Held(team, {longest.shape: row})
+        return GroupTeam(
+            self._names, groups, most_elements((self._rows,)), self._names.var("part"), self._lane, self._row
+        )
 
-    def _half_the_threads(self, chunks: int, words: int, *, groups: int) -> int | None:
-        """Half as many threads as a group can have, if ``groups`` of them with a row each fit on a compute unit.
+    @property
+    def _groups(self) -> int:
+        """The groups that share a row."""
+        return 1 if self._across is None else self._across.groups
 
-        Each then has more registers, so that fewer of all hold no part of a row. If the largest group can hold it, too,
-        that pays only where two groups run at once: one loads while the other computes.
-        """
-        machine, team = self._machine, self._machine.largest_group // 2
-        if team <= machine.group:
-            return None
-        most = (machine.unit_registers // (groups * team) - _WORKING) // words
-        return team if -(-chunks // team) <= most else None
-
-    def _part_in_registers(self, longest: RowLoop, row: KeptRow, chunks: int, words: int) -> _Held | None:
-        """The first chunks of a row that is too long for registers; others need room while they are on their way."""
-        machine = self._machine
-        team, each = max(machine.group, machine.largest_group), machine.kept_elements // words
-        if not machine.subgroup or not each or chunks <= team * each:
-            return None
-        return _Held(team, {longest.shape: row}, max(each * 3 // 4, 1))
-
-    def _holders(self, chunks: int, each: int) -> int | None:
-        """The number of threads for a row of ``chunks``, at most ``each`` per thread: enough to keep all units busy."""
-        machine = self._machine
-        if not each:
-            return None
-        if not machine.subgroup:
-            return machine.group if machine.group // 2 <= chunks <= machine.group * each else None
-        team = max(_power(-(-chunks // each)), min(_NEIGHBOURS, _power(chunks // 2 + 1)))
-        while 2 * team <= min(chunks, machine.group) and span(self._rows)[1] * team < machine.units * machine.busy:
-            team *= 2
-        return team if 1 < team <= max(machine.group, machine.largest_group) else None
+    @property
+    def _most(self) -> int:
+        """The most rows that groups, or teams of groups, begin with; they loop over the others."""
+        shared = self._machine.shared_rows
+        if self._across is None or shared is None:
+            return self._machine.most_groups
+        return min(shared.at_once, self._machine.most_groups // self._groups)
 
     def _threads_of_a_row(self) -> int:
         """The threads per row: one, a fraction of a subgroup, a subgroup, or a group."""
@@ -226,9 +183,8 @@ class _Rows:
     def formed(self, before: Statements) -> Formed | None:
         if self._team == 1:
             return None
-        machine, names = self._machine, self._names
-        per, needed, takes_turns = self._per, self._needed, self._takes_turns
-        count = machine.most_groups if takes_turns else needed
+        machine, names, per = self._machine, self._names, self._per
+        count = self._most if self._takes_turns else self._needed
         group, block, row = names.var("group"), names.var("block"), self._row
         body: Statements = tuple(made for one in self._items for made in self._item(one))
         lets = lets_of(self._indices, unflat(row, self._extents))
@@ -240,20 +196,42 @@ class _Rows:
             body = (Let(row, place), If(row < index(self._rows), (*lets, *body)))
         else:
             body = (Let(row, block), *lets, *body)
-        if not takes_turns:
+        if not self._takes_turns:
             body = (Let(block, group), *body)
         else:
             turn = names.var("turn")
-            turns = (index(needed) - group + (count - 1)) // index(count)
+            turns = (index(self._needed) - group + (count - 1)) // index(count)
             body = (For(turn, turns, (Let(block, turn * count + group), *body)),)
-        number = self._lane // self._beside if self._beside else self._lane % self._team if per > 1 else self._lane
-        own = Let(self._member, number)
-        threads = For(self._lane, index(machine.group), (*before, own, *body), LoopKind.PARALLEL, Bind.THREAD)
-        memory = tuple(Alloc(one) for buffers in self._threads.shared.values() for one in buffers)
-        loop = For(group, index(count), (*memory, threads), LoopKind.PARALLEL, Bind.GROUP)
+        body = (*before, Let(self._member, self._number), *body)
+        loops = self._grouped(group, count, body)
+        memory = () if self._across is None else tuple(self._across.memory)
+        return Formed(loops, count * self._groups * machine.group, self._form, memory)
+
+    @property
+    def _number(self) -> Scalar:
+        """A thread's number among those of its row."""
+        if self._beside:
+            return self._lane // self._beside
+        if self._across is not None:
+            return self._across.part * self._team + self._lane
+        return self._lane % self._team if self._per > 1 else self._lane
+
+    def _grouped(self, group: ScalarVar, count: int, body: Statements) -> Statements:
+        """What a thread does as loops: over groups, or over teams of groups, and the threads of a group."""
+        threads = For(self._lane, index(self._machine.group), body, LoopKind.PARALLEL, Bind.THREAD)
+        shared = tuple(Alloc(one) for buffers in self._threads.shared.values() for one in buffers)
+        if self._across is None:
+            return (For(group, index(count), (*shared, threads), LoopKind.PARALLEL, Bind.GROUP),)
+        part = self._across.part
+        groups = For(part, index(self._groups), (*shared, threads), LoopKind.PARALLEL, Bind.GROUP)
+        return (For(group, index(count), (groups,), LoopKind.PARALLEL, Bind.TEAM),)
+
+    @property
+    def _form(self) -> str:
         part = ", partly" if self._threads.kept_chunks else ","
         kept = f"{part} in registers" if self._threads.kept else ", beside each other" if self._beside else ""
-        return Formed((loop,), count * machine.group, f"rows: {self._team} threads each{kept}")
+        groups = "" if self._across is None else f"{self._groups} groups of "
+        return f"rows: {groups}{self._team} threads each{kept}"
 
     def _clamped(self, place: Scalar) -> Scalar:
         """A row that exists: threads past the end take the last one."""
@@ -276,8 +254,3 @@ class _Rows:
                 yield If(self._is_first, (one,))
             case _:
                 yield one
-
-
-def _power(least: int) -> int:
-    """The smallest power of two that is at least ``least``."""
-    return 1 << (least - 1).bit_length()

@@ -28,7 +28,8 @@ from openinfer.loops.ir import (
     visit,
 )
 from openinfer.loops.rewrite import Statements, binders, replaced
-from openinfer.synth.targets.simt.team import as_words, shared_type
+from openinfer.synth.targets.simt.partials import shared_type
+from openinfer.synth.targets.simt.team import as_words
 from openinfer.synth.targets.simt.threads import int_extent, nest
 from openinfer.synth.targets.simt.wide import FreshNames, KeptElements, WideCopies, WideLoop
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from openinfer.dtypes import DTYPES, DType
-from openinfer.loops.build import bits, cast, index, unflat
+from openinfer.loops.build import bits, index, unflat
 from openinfer.loops.dim import is_symbolic
 from openinfer.loops.ir import (
     Binary,
@@ -22,14 +22,15 @@ from openinfer.loops.ir import (
     SetLocal,
     Space,
     Statement,
-    Store,
     WideLoad,
     visit,
 )
 from openinfer.loops.reduction import Reduction
 from openinfer.loops.rewrite import Statements, renamed, replaced
+from openinfer.synth.targets.simt.group_team import GroupTeam
 from openinfer.synth.targets.simt.kept import KeptRow
 from openinfer.synth.targets.simt.machine import SimtMachine
+from openinfer.synth.targets.simt.partials import part_loaded, part_stored, shared_type
 from openinfer.synth.targets.simt.row_loops import RowLoop
 from openinfer.synth.targets.simt.threads import lets_of
 from openinfer.synth.targets.simt.wide import FreshNames, KeptElements, WideCopies, WideLoop
@@ -87,6 +88,8 @@ class LaneTeam:
     """The distance between the threads of a team in the group, if teams are interleaved across all of it."""
     runs_once: bool = False
     """Whether each loop runs once, so that shared memory for partial results is never reused."""
+    across: GroupTeam | None = None
+    """The groups that share a loop, if it is not one alone."""
 
     def loop(self, one: RowLoop) -> Iterator[Statement]:
         """A loop, divided among the threads, and its combined reductions."""
@@ -230,6 +233,9 @@ class LaneTeam:
 
     def _reduced(self, found: Sequence[Reduction], parts: Sequence[ScalarVar]) -> Iterator[Statement]:
         yield from self._combined(found, parts)
+        if self.across is not None:
+            yield from self.across.exchanged(found, parts)
+            yield self._combine(found, parts, self.across.width)
         for one, part in zip(found, parts, strict=True):
             yield SetLocal(one.var, one.joined(part))
 
@@ -257,30 +263,32 @@ class LaneTeam:
         count = machine.group // machine.subgroup
         memory = self._memory(parts, count)
         at = self.lane // machine.subgroup
-        stores = tuple(_store(buffer, at, part) for buffer, part in zip(memory, parts, strict=True))
+        stores = tuple(part_stored(buffer, (at,), part) for buffer, part in zip(memory, parts, strict=True))
+        # Groups that share a row exchange partial results in other memory, with barriers of their own.
+        barrier = GroupBarrier(is_shared=self.across is not None)
         yield If((self.lane % machine.subgroup).eq(0), stores)
-        yield GroupBarrier()
+        yield barrier
         for buffer, part in zip(memory, parts, strict=True):
-            yield SetLocal(part, _loaded(buffer, self.lane % count, part))
+            yield SetLocal(part, part_loaded(buffer, (self.lane % count,), part))
         yield self._combine(found, parts, count)
-        if not self.runs_once:
-            yield GroupBarrier()
+        if not self.runs_once and self.across is None:
+            yield barrier
 
     def _in_memory(self, found: Sequence[Reduction], parts: Sequence[ScalarVar]) -> Iterator[Statement]:
         """A tree reduction in shared memory, without subgroups: each step halves the number of active threads."""
         memory, reach = self._memory(parts, self.machine.group), self.machine.group // 2
-        yield from (_store(buffer, self.lane, part) for buffer, part in zip(memory, parts, strict=True))
+        yield from (part_stored(buffer, (self.lane,), part) for buffer, part in zip(memory, parts, strict=True))
         while reach >= self.apart:
             joined: list[Statement] = []
             for one, buffer, part in zip(found, memory, parts, strict=True):
-                other = _loaded(buffer, self.lane + reach, part)
-                joined += [SetLocal(part, _joined(one, part, other)), _store(buffer, self.lane, part)]
+                other = part_loaded(buffer, (self.lane + reach,), part)
+                joined += [SetLocal(part, _joined(one, part, other)), part_stored(buffer, (self.lane,), part)]
             yield GroupBarrier()
             yield If(self.lane < reach, tuple(joined))
             reach //= 2
         yield GroupBarrier()
         for buffer, part in zip(memory, parts, strict=True):
-            yield SetLocal(part, _loaded(buffer, self.lane % self.apart if self.apart > 1 else index(0), part))
+            yield SetLocal(part, part_loaded(buffer, (self.lane % self.apart if self.apart > 1 else index(0),), part))
         yield GroupBarrier()
 
     def _memory(self, parts: Sequence[ScalarVar], count: int) -> list[Buffer]:
@@ -322,16 +330,3 @@ def as_words(one: WideLoad, names: FreshNames) -> tuple[WideLoad, list[Let]]:
 def _joined(one: Reduction, part: Scalar, other: Scalar) -> Scalar:
     mark = ScalarVar(" other", one.var.dtype)
     return replaced(one.joined(mark), {one.var: part, mark: other})
-
-
-def shared_type(dtype: DType) -> DType:
-    """The type of a value in shared memory: one word, or two."""
-    return dtype if dtype.bits >= 32 else DTYPES["i32"]
-
-
-def _store(buffer: Buffer, at: Scalar, part: ScalarVar) -> Store:
-    return Store(buffer, (at,), cast(part, buffer.dtype))
-
-
-def _loaded(buffer: Buffer, at: Scalar, part: ScalarVar) -> Scalar:
-    return cast(Load(buffer, (at,)), part.dtype)

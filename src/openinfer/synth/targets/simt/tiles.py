@@ -33,8 +33,8 @@ from openinfer.loops.ir import (
 from openinfer.loops.rewrite import Statements, renamed
 from openinfer.synth.targets.simt.baseline import Formed
 from openinfer.synth.targets.simt.machine import SimtMachine
+from openinfer.synth.targets.simt.partials import shared_type
 from openinfer.synth.targets.simt.segments import LaunchPart
-from openinfer.synth.targets.simt.team import shared_type
 from openinfer.synth.targets.simt.threads import int_extent, nest
 from openinfer.synth.targets.simt.wide import FreshNames, KeptElements, WideLoop
 from openinfer.synth.targets.simt.word_tiles import WordTile, moved

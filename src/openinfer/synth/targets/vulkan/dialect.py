@@ -21,6 +21,7 @@ from openinfer.synth.targets.cstyle.dialect import Dialect, Framed, KernelSignat
 from openinfer.synth.targets.cstyle.integers import INTEGERS
 from openinfer.synth.targets.facts import Numerics
 from openinfer.synth.targets.vulkan.support import SUPPORT, TYPES
+from openinfer.synth.targets.vulkan.waiting import TEAMS_AT
 
 PAD = "    "
 PUSHED = 16
@@ -163,11 +164,12 @@ def _framed(
     *,
     guard: LaunchGuard = LaunchGuard.NONE,
     is_early: bool = False,
+    in_teams: bool = False,
 ) -> Framed:
     """A launch as a function without parameters."""
     given = [one for one in kernel.memory if one.space not in (Space.OWN, Space.GROUP)]
     memory = [one for one in given if one.name not in kernel.unused]
-    has_status = kernel.can_fail or guard is not LaunchGuard.NONE
+    has_status = kernel.can_fail or in_teams or guard is not LaunchGuard.NONE
     count = len(memory) + len(kernel.sizes) + 2 * has_status
     head = _given(count)
     places = iter(f"given{number}" for number in range(count))
@@ -179,6 +181,7 @@ def _framed(
         status, number = next(places), next(places)
         head.append(f"{WORDS} status = {WORDS}({status});")
         head += [f"oi_own = {number};", f"oi_status = {status};"] * is_early
+        head += [f"oi_teams = uvec2(status.v[{TEAMS_AT}], status.v[{TEAMS_AT + 1}]);"] * in_teams
         head.append(f"const uint32_t own = {number}.x;")
     if guard is not LaunchGuard.NONE and not is_early:
         head.append(guard.value)
@@ -275,10 +278,13 @@ def has_near_quotients(numerics: Numerics) -> bool:
     return numerics.division != "exact" and numerics.fma == "exact"
 
 
-def glsl(numerics: Numerics, guard: LaunchGuard = LaunchGuard.NONE, *, is_early: bool = False) -> Dialect:
+def glsl(
+    numerics: Numerics, guard: LaunchGuard = LaunchGuard.NONE, *, is_early: bool = False, in_teams: bool = False
+) -> Dialect:
     """The GLSL dialect for the numerics of a device and the guard of a launch.
 
-    An early launch starts before earlier ones have ended, and waits for them itself.
+    An early launch starts before earlier ones have ended, and waits for them itself. In teams, groups wait for each
+    other.
     """
     functions, about = GLSL.functions, GLSL.about
     is_fused = numerics.fma == "exact"
@@ -291,7 +297,8 @@ def glsl(numerics: Numerics, guard: LaunchGuard = LaunchGuard.NONE, *, is_early:
         about |= _NEAR_EXP if is_fused else {}
     if has_near_quotients(numerics):
         about = {**about, **_NEAR}
-    return replace(GLSL, functions=functions, about=about, frame=partial(_framed, guard=guard, is_early=is_early))
+    frame = partial(_framed, guard=guard, is_early=is_early, in_teams=in_teams)
+    return replace(GLSL, functions=functions, about=about, frame=frame)
 
 
 def known_words(numerics: Numerics) -> dict[str, int]:

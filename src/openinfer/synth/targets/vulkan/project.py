@@ -7,19 +7,27 @@ from openinfer.synth.memory.placed import Placed
 from openinfer.synth.targets.facts import Numerics
 from openinfer.synth.targets.gpu.project import DeviceApi, LaunchingProject
 from openinfer.synth.targets.project import ProjectOptions
-from openinfer.synth.targets.simt.machine import SimtMachine
+from openinfer.synth.targets.simt.machine import SharedRows, SimtMachine
 from openinfer.synth.targets.vulkan.buildfiles import LIBRARIES, SOURCES, cmake_lists, makefile
 from openinfer.synth.targets.vulkan.readme import readme
 from openinfer.synth.targets.vulkan.shader import printed_launch
 from openinfer.synth.targets.vulkan.shader_files import ShaderFiles
+from openinfer.synth.targets.vulkan.waiting import TEAM_WORDS, TEAMS_AT
 
-_KERNEL = """/* A compute shader in SPIR-V. */
-typedef struct {
+_KERNEL = f"""/* What groups of a kernel wait for while they run: nothing; earlier launches, and then they are counted
+   when they end; or the other groups of their team. */
+typedef enum {{ OI_FOR_NONE, OI_FOR_LAUNCHES, OI_FOR_TEAM }} oi_waiting;
+
+/* A compute shader in SPIR-V. */
+typedef struct {{
     const uint32_t *words;
     size_t bytes;
-    bool counts; /* its groups wait for earlier launches themselves, and are counted when they end */
-} oi_kernel;
+    oi_waiting waits;
+}} oi_kernel;
+
+enum {{ OI_TEAM_BYTES = {4 * TEAM_WORDS * SharedRows.at_once}, OI_TEAMS_AT = {4 * TEAMS_AT} }};
 """
+"""Behind the types: the bytes of the words of teams, and where their address is in the status."""
 VULKAN = DeviceApi("openinfer.synth.targets.vulkan", _KERNEL, taken=("shaders", "vulkan"))
 
 

@@ -14,7 +14,7 @@ from openinfer.synth.targets.cstyle.support import Need
 from openinfer.synth.targets.cstyle.templates import KernelWriter, PrintStatement, Templates
 from openinfer.synth.targets.facts import Numerics
 from openinfer.synth.targets.gpu.arguments import LaunchCode, arguments_of
-from openinfer.synth.targets.simt.launches import Launch
+from openinfer.synth.targets.simt.launches import Launch, has_teams
 from openinfer.synth.targets.simt.wide import FreshNames
 from openinfer.synth.targets.vulkan.dialect import (
     PUSHED,
@@ -29,6 +29,7 @@ from openinfer.synth.targets.vulkan.divisors import with_common_divisors, with_i
 from openinfer.synth.targets.vulkan.exact import with_exact_names, with_factors, with_floors, with_near_stores
 from openinfer.synth.targets.vulkan.support import EXTENSIONS, support_code
 from openinfer.synth.targets.vulkan.thread_words import GLSL_THREADS, WIDE_TYPES
+from openinfer.synth.targets.vulkan.waiting import FUNCTIONS, MEMORY_MODEL, TEAM_BARRIER, WAITING
 
 VERSION_LINE = "#version 460"
 _EXTENSIONS = (
@@ -40,17 +41,6 @@ _EXTENSIONS = (
     "GL_EXT_spirv_intrinsics",
     "GL_KHR_shader_subgroup_basic",
     "GL_KHR_shader_subgroup_shuffle",
-)
-COUNTED = "OI_COUNTED"
-"""Defined in shaders whose launches wait for others themselves."""
-_SHARED = (
-    f"#ifdef {COUNTED}",
-    "#pragma use_vulkan_memory_model",
-    "#extension GL_KHR_memory_scope_semantics : require",
-    "#define OI_SHARED nonprivate",
-    "#else",
-    "#define OI_SHARED",
-    "#endif",
 )
 _PRESERVE = 'spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [4466], 4461, 32);'
 """SignedZeroInfNanPreserve for 32 bits: a product with 0 is not always 0."""
@@ -89,11 +79,12 @@ def launch_code(launch: Launch, name: str, numerics: Numerics, bounds: Mapping[s
     """A launch as a function of this name, for the numerics of a device; ``bounds`` are those of dynamic sizes."""
     late = LaunchGuard.LATE if has_statement(launch.kernel, Unfailed) else LaunchGuard.FIRST
     guard = late if launch.is_guarded else LaunchGuard.NONE
-    dialect = glsl(numerics, guard, is_early=has_statement(launch.kernel, Ready))
+    in_teams = has_teams(launch.kernel)
+    dialect = glsl(numerics, guard, is_early=has_statement(launch.kernel, Ready), in_teams=in_teams)
     is_flushing = numerics.subnormals == "flushed"
     templates = _templates(has_inverses=has_near_quotients(numerics), is_flushing=is_flushing, guard=guard)
     code = statements.printed(_with_shared_names(launch.kernel, name), name, dialect, templates, bounds=bounds)
-    return LaunchCode(name, code, arguments_of(launch.kernel, code, is_guarded=launch.is_guarded))
+    return LaunchCode(name, code, arguments_of(launch.kernel, code, is_guarded=launch.is_guarded or in_teams))
 
 
 def has_statement(kernel: Kernel, kind: type[Statement]) -> bool:
@@ -114,9 +105,12 @@ def _with_shared_names(kernel: Kernel, name: str) -> Kernel:
 
 def shader(launches: Sequence[LaunchCode], group: int, numerics: Numerics, main: str) -> str:
     """A shader with the functions of launches; ``main`` calls them."""
+    in_teams = any(TEAM_BARRIER in one.code.text for one in launches)
     parts = [
         VERSION_LINE,
-        head(numerics),
+        *[f"#define {WAITING}"] * in_teams,
+        head(numerics, is_shared=in_teams),
+        *[FUNCTIONS] * in_teams,
         group_line(group),
         *functions(launches, numerics),
         f"void main()\n{{\n    {main}\n}}\n",
@@ -147,7 +141,7 @@ def head(numerics: Numerics, *, is_shared: bool = False) -> str:
 
     With ``is_shared``, others may write memory while a launch runs, which takes Vulkan's memory model.
     """
-    lines = [*_SHARED] * is_shared
+    lines = [*MEMORY_MODEL] * is_shared
     lines += [f"#extension {one} : require" for one in _EXTENSIONS]
     lines += [_PRESERVE, *([_DENORMAL] if numerics.subnormals == "when_asked" else ())]
     lines += _memory_types("OI_SHARED " * is_shared)

@@ -10,8 +10,9 @@ from openinfer.synth.targets.cstyle.kernel_docs import kernel_doc
 from openinfer.synth.targets.cstyle.library import KernelLibrary, UsedKernel
 from openinfer.synth.targets.cstyle.support import Need
 from openinfer.synth.targets.facts import Numerics
-from openinfer.synth.targets.simt.launches import group_of
-from openinfer.synth.targets.vulkan.shader import COUNTED, VERSION_LINE, group_line, has_statement, head, support_texts
+from openinfer.synth.targets.simt.launches import group_of, has_teams
+from openinfer.synth.targets.vulkan.shader import VERSION_LINE, group_line, has_statement, head, support_texts
+from openinfer.synth.targets.vulkan.waiting import FUNCTIONS, WAITING
 
 SUPPORT_FILE = "shaders/support.glsl"
 _INCLUDES = f"{VERSION_LINE}\n#extension GL_GOOGLE_include_directive : require\n"
@@ -22,46 +23,6 @@ uvec2 oi_given(uint i)
     if (arguments.at[15] != uvec2(0)) return oi_argument_block(arguments.at[15]).at[i];
     return arguments.at[i];
 }
-"""
-_AWAIT = """
-#ifdef OI_COUNTED
-/* The address of the status; and in x the number of this launch, in the lower 31 bits of y how many groups of others it
-   waits for, and in the highest bit whether its own groups are counted. */
-uvec2 oi_status, oi_own;
-
-#define OI_ALL_MEMORY (gl_StorageSemanticsBuffer | gl_StorageSemanticsShared)
-
-/* A barrier for the threads of a group: all of them see each other's writes to any memory. */
-void oi_meet()
-{
-    controlBarrier(gl_ScopeWorkgroup, gl_ScopeWorkgroup, OI_ALL_MEMORY,
-            gl_SemanticsAcquireRelease | gl_SemanticsMakeAvailable | gl_SemanticsMakeVisible);
-}
-
-/* Waits until all groups that this launch waits for have ended, and sees their writes. */
-void oi_await()
-{
-    const uint count = oi_own.y & 0x7fffffffu;
-    if (count == 0u) return;
-    if (gl_LocalInvocationIndex == 0u) {
-        while (atomicLoad(oi_words(oi_status).v[8], gl_ScopeDevice, gl_StorageSemanticsBuffer, gl_SemanticsRelaxed)
-                < count) {}
-        memoryBarrier(gl_ScopeDevice, gl_StorageSemanticsBuffer, gl_SemanticsAcquire | gl_SemanticsMakeVisible);
-    }
-    oi_meet();
-}
-
-/* Counts this group as ended: launches that wait for it see its writes. */
-void oi_ended()
-{
-    if ((oi_own.y & 0x80000000u) == 0u) return;
-    oi_meet();
-    if (gl_LocalInvocationIndex == 0u) {
-        memoryBarrier(gl_ScopeDevice, gl_StorageSemanticsBuffer, gl_SemanticsRelease | gl_SemanticsMakeAvailable);
-        atomicAdd(oi_words(oi_status).v[8], 1u, gl_ScopeDevice, gl_StorageSemanticsBuffer, gl_SemanticsRelaxed);
-    }
-}
-#endif
 """
 _COPY = """
 /* Copies bytes by words. In the last word, bytes that are not copied stay as they are. */
@@ -185,6 +146,11 @@ class ShaderFiles:
         found = {one.name for one in self.kernels.used.values() if _counts(one)}
         return found | {f"{self.name}_copy"} if found else found
 
+    @property
+    def _in_teams(self) -> set[str]:
+        """The launches whose groups wait for others of the same launch."""
+        return {one.name for one in self.kernels.used.values() if has_teams(one.kernel)}
+
     def files(self, banner: str) -> dict[str, str]:
         """The shaders, and the file that all of them include."""
         used = {one.name: one for one in self.kernels.used.values()}
@@ -192,12 +158,12 @@ class ShaderFiles:
         fixed = {f"{self.name}_{one}": begin + text for one, text in _FIXED.items()}
         texts = {path: fixed.get(name) or self._shader(used[name]) for path, name in self.names.items()}
         needs: set[Need] = {need for one in used.values() for need in one.code.needs}
-        counted = self._counted
-        if counted:
+        if self._counted:
             texts["shaders/copy.comp"] = begin + _COUNTED_COPY
-        known = head(self.numerics, is_shared=bool(counted))
-        shared = "\n".join([known, *[_AWAIT] * bool(counted), *support_texts(needs, self.numerics)])
-        begins = {path: f"#define {COUNTED}\n" * (name in counted) for path, name in self.names.items()}
+        waiting = self._counted | self._in_teams
+        known = head(self.numerics, is_shared=bool(waiting))
+        shared = "\n".join([known, *[FUNCTIONS] * bool(waiting), *support_texts(needs, self.numerics)])
+        begins = {path: f"#define {WAITING}\n" * (name in waiting) for path, name in self.names.items()}
         found = {path: f"{_INCLUDES}{begins[path]}{_SUPPORT}\n{banner}{text}" for path, text in texts.items()}
         return {**found, SUPPORT_FILE: f"{banner}\n{shared}"}
 
@@ -209,7 +175,8 @@ class ShaderFiles:
     def table(self) -> str:
         """The source that contains all compiled shaders."""
         headers = [f'#include "{name}.h"' for name in self.names.values()]
-        flags = {name: "true" if name in self._counted else "false" for name in self.names.values()}
-        rows = [f"    {{ {name}, sizeof {name}, {flag} }}," for name, flag in flags.items()]
+        waiting = dict.fromkeys(self._counted, "OI_FOR_LAUNCHES") | dict.fromkeys(self._in_teams, "OI_FOR_TEAM")
+        facts = {name: waiting.get(name, "OI_FOR_NONE") for name in self.names.values()}
+        rows = [f"    {{ {name}, sizeof {name}, {fact} }}," for name, fact in facts.items()]
         lines = ['#include "device.h"', "", *headers, "", f"const oi_kernel {self.name}_kernels[] = {{", *rows, "};"]
         return "\n" + "\n".join(lines) + "\n"

@@ -49,12 +49,26 @@ static oi_problem create_commands(oi_queue *q)
     return vkCreateFence(device, &fence, NULL, &q->tools.fence) == VK_SUCCESS ? OI_GOOD : OI_NO_MEMORY;
 }
 
+/* If the groups of any kernel wait for each other: the words in which they count, and their address in the status. */
+static oi_problem create_teams(oi_queue *q, const oi_given *given)
+{
+    static const unsigned char zeros[OI_TEAM_BYTES];
+    bool is_needed = false;
+    for (int32_t i = 0; i < given->kernel_count; ++i) is_needed = is_needed || given->kernels[i].waits == OI_FOR_TEAM;
+    if (!is_needed) return OI_GOOD;
+    q->tools.teams = oi_memory_new(sizeof zeros);
+    if (q->tools.teams == NULL || oi_memory_on(q->tools.teams, q->device, OI_HIDDEN) != OI_GOOD) return OI_NO_MEMORY;
+    memcpy(q->block->here + OI_TEAMS_AT, &q->tools.teams->address, sizeof q->tools.teams->address);
+    return oi_memory_put(q->tools.teams, 0, zeros, sizeof zeros) ? OI_GOOD : OI_LOST;
+}
+
 oi_problem oi_tools_new(oi_queue *q, const oi_given *given)
 {
-    const oi_problem problem = create_pipelines(q, given);
+    oi_problem problem = create_pipelines(q, given);
     memcpy(q->block->here, &NO_FAILURE, sizeof NO_FAILURE);
     q->status = q->block->address;
     q->tools.kernels = given->kernels;
+    if (problem == OI_GOOD) problem = create_teams(q, given);
     return problem == OI_GOOD ? create_commands(q) : problem;
 }
 
@@ -69,11 +83,12 @@ void oi_tools_free(oi_queue *q)
     if (q->tools.clock != VK_NULL_HANDLE) vkDestroyQueryPool(device, q->tools.clock, NULL);
     if (q->tools.fence != VK_NULL_HANDLE) vkDestroyFence(device, q->tools.fence, NULL);
     if (q->tools.pool != VK_NULL_HANDLE) vkDestroyCommandPool(device, q->tools.pool, NULL);
+    oi_memory_free(q->tools.teams);
     free(q->tools.modules);
     free(q->tools.pipelines);
 }
 
-bool oi_counts(const oi_queue *q, int32_t kernel) { return q->tools.kernels[kernel].counts; }
+bool oi_counts(const oi_queue *q, int32_t kernel) { return q->tools.kernels[kernel].waits == OI_FOR_LAUNCHES; }
 
 uint32_t oi_first_failed(oi_queue *q)
 {
@@ -98,7 +113,8 @@ static void launch_recorded(const oi_queue *q, const oi_recording *r, int32_t i)
     uint64_t pushed[PUSHED] = { 0 };
     if (call->is_given) pushed[PUSHED - 1] = q->block->address + place + 16;
     else memcpy(pushed, values + 2, (size_t)call->count * 8);
-    if (call->waits && !call->awaits)
+    /* Teams share their words with those of other launches, and end early together or not at all if one has failed. */
+    if ((call->waits && !call->awaits) || q->tools.kernels[call->kernel].waits == OI_FOR_TEAM)
         vkCmdPipelineBarrier(r->commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, 0,
             1, &barrier, 0, NULL, 0, NULL);
     vkCmdBindPipeline(r->commands, VK_PIPELINE_BIND_POINT_COMPUTE, q->tools.pipelines[call->kernel]);

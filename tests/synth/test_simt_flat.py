@@ -1,0 +1,44 @@
+"""Flat kernels of slow functions: threads with several chunks, and nests over contiguous elements as one loop."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.synth.test_simt_schedule import F32, MACHINE, checked, forms
+
+from openinfer.ops import OPS, Call, TensorType, complete, infer
+from openinfer.ops.lower.kernel import kernel_of
+
+
+@pytest.mark.parametrize("length", [4, 12])
+@pytest.mark.parametrize("rows", [1, 16, 32, 37, 111])
+@pytest.mark.parametrize(("op", "count"), [("neg", 1), ("exp", 1), ("tanh", 2), ("sigmoid", 2), ("gelu", 4)])
+def test_threads_of_slow_functions_load_several_chunks_first(op: str, count: int, rows: int, length: int) -> None:
+    x = (np.arange(rows * length).reshape(rows, length) % 13 - 6).astype(np.float32)
+    machine = replace(MACHINE, units=1, busy=4)
+    record = OPS[op]
+    call = infer(record, Call((TensorType(F32, x.shape),), complete(record, {})))
+    found = checked(kernel_of(record, call, (F32,)), [x], machine)
+    most = rows * length // 4 // machine.busy
+    several = max(one for one in (1, 2, 4) if one <= min(count, max(most, 1)))
+    wanted = f"flat: {several} times 4 elements a thread" if several > 1 else "flat: 4 elements a thread"
+    assert [one.form for one in found.launches] == [wanted]
+
+
+def test_contiguous_elements_of_a_slow_function_have_one_loop() -> None:
+    x = (np.arange(6 * 5 * 12).reshape(6, 5, 12) % 13 - 6).astype(np.float32)
+    record = OPS["tanh"]
+    call = infer(record, Call((TensorType(F32, x.shape),), complete(record, {})))
+    found = checked(kernel_of(record, call, (F32,)), [x], MACHINE)
+    assert forms(found) == ["flat"]
+    assert [one.shape for one in found.launches[0].kernel.inputs] == [(360,)]
+
+
+@pytest.mark.parametrize("op", ["div", "pow"])
+def test_elements_beside_a_row_keep_their_loops(op: str) -> None:
+    x = (np.arange(6 * 8).reshape(6, 8) % 13 + 1).astype(np.float32)
+    y = np.linspace(0.5, 2, 8, dtype=np.float32)
+    record = OPS[op]
+    call = infer(record, Call((TensorType(F32, x.shape), TensorType(F32, y.shape)), complete(record, {})))
+    found = checked(kernel_of(record, call, (F32, F32)), [x, y], MACHINE)
+    assert {one.shape for one in found.launches[0].kernel.inputs} == {(6, 8), (8,)}

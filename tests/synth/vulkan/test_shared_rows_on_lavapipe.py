@@ -1,0 +1,131 @@
+"""Rows that several groups share, as shaders: they compile, and run where every group of a launch has a thread.
+
+Lavapipe runs groups on threads of the CPU, as many as it is told to have. It silently ends all loops of a thread after
+65,535 iterations, so groups wait slowly here.
+"""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.synth.vulkan.on_device import FLAGS, on_lavapipe
+
+from openinfer import DeviceArch, Synthesizer, graph
+from openinfer.errors import ExecutionError
+from openinfer.synth.devices.vulkan import GLSLANG
+from openinfer.synth.plan import Plan
+from openinfer.synth.program.ir import KernelStep
+from openinfer.synth.targets.simt.launches import Launches
+from openinfer.synth.targets.vulkan import shader_files
+from openinfer.synth.targets.vulkan.waiting import FUNCTIONS
+
+THREADS = 16
+"""Groups that run at the same time: no launch here has more."""
+SPIN = "& 0x80000000u) == 0u) {}"
+ROWS = """
+    dynamic { x: f32[4, 5000]; } volatile { y: f32[4, 5000]; z: f32[4, 5000]; }
+    block entry { op softmax(x, axis=1) >> y; op layer_norm(y, eps=1e-5) >> z; return y, z; }
+"""
+FAILING = """
+    dynamic { x: f32[3, 5000]; table: f32[4, 8]; ids: i32[2]; }
+    persistent { total: f32[3, 5000] @init(0); }
+    volatile { y: f32[3, 5000]; found: f32[2, 8]; }
+    block entry {
+        op gather(table, ids, axis=0) >> found;
+        op softmax(x, axis=1) >> y;
+        op add(total, y) >> total;
+        return found, y;
+    }
+"""
+
+
+def ordered() -> DeviceArch:
+    """Lavapipe, as if it started groups in order and ended no loop."""
+    document = DeviceArch.named("lavapipe").to_json()
+    limits = {name: value for name, value in document["limits"].items() if name != "max_loop_iterations"}
+    features = {**document["features"], "ordered_launches": True}
+    return DeviceArch.from_json({**document, "limits": limits, "features": features})
+
+
+@pytest.fixture
+def slowly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Groups that wait do so in few iterations, and there is a thread for each of them."""
+    for name, value in {**on_lavapipe(), "LP_NUM_THREADS": str(THREADS)}.items():
+        monkeypatch.setenv(name, value)
+    assert FUNCTIONS.count(SPIN) == 1
+    slow = f"{SPIN[:-1]}{'atomicOr(teams.v[at], 0u); ' * 200}}}"
+    monkeypatch.setattr(shader_files, "FUNCTIONS", FUNCTIONS.replace(SPIN, slow))
+
+
+def forms(plan: Plan) -> list[str]:
+    found: list[str] = []
+    for step in plan.project.program.steps():
+        if isinstance(step, KernelStep):
+            assert isinstance(step.schedule, Launches)
+            found += [one.form for one in step.schedule.launches]
+    return found
+
+
+def softmax(x: np.ndarray) -> np.ndarray:
+    powers = np.exp(x - x.max(1, keepdims=True))
+    return np.asarray(powers / powers.sum(1, keepdims=True))
+
+
+@pytest.mark.usefixtures("slowly")
+def test_groups_of_a_row_wait_for_each_other_in_every_step() -> None:
+    """Their words are left as the next launch needs them."""
+    plan = Synthesizer(ordered(), name="rows").synthesize(None, graph(ROWS))
+    assert forms(plan) == ["rows: 3 groups of 64 threads each, in registers"] * 2
+    module = plan.build()
+    rng = np.random.default_rng(4)
+    for _ in range(6):
+        x = rng.standard_normal((4, 5000)).astype(np.float32)
+        y, z = module({"x": x})
+        wanted = softmax(x.astype(np.float64))
+        np.testing.assert_allclose(y, wanted, rtol=1e-5)
+        normal = (wanted - wanted.mean(1, keepdims=True)) / np.sqrt(wanted.var(1, keepdims=True) + 1e-5)
+        np.testing.assert_allclose(z, normal, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.usefixtures("slowly")
+def test_after_a_failure_no_group_of_a_row_waits_or_writes() -> None:
+    plan = Synthesizer(ordered(), name="failing").synthesize(None, graph(FAILING))
+    assert "rows: 3 groups of 64 threads each, in registers" in forms(plan)
+    module = plan.build()
+    x, table = np.random.default_rng(5).standard_normal((3, 5000)), np.arange(32, dtype=np.float32).reshape(4, 8)
+    inputs = {"x": x.astype(np.float32), "table": table, "ids": np.array([3, 0], np.int32)}
+    done = 0
+    for is_good in (True, False, True, False, False, True):
+        if is_good:
+            module(inputs)
+            done += 1
+        else:
+            with pytest.raises(ExecutionError, match="an index is out of range"):
+                module({**inputs, "ids": np.array([3, 4], np.int32)})
+        np.testing.assert_allclose(module.fetch("total"), done * softmax(x), rtol=1e-5)
+
+
+def test_shared_rows_of_an_h200_are_valid_shaders(tmp_path: Path) -> None:
+    """Of all lengths and numbers of groups, next to launches that wait for earlier ones."""
+    for length in (32_768, 32_769, 131_072):
+        text = ROWS.replace("4, 5000", f"64, {length}")
+        plan = Synthesizer("h200-vulkan", name="rows").synthesize(None, graph(text))
+        code = plan.project.code()
+        assert sum("oi_meet_team(" in text for name, text in code.items() if name.startswith("shaders/k")) == 2
+        assert code["src/shaders.c"].count("OI_FOR_TEAM }") == 2
+        folder = plan.emit(tmp_path / str(length))
+        for path in sorted((tmp_path / str(length) / "shaders").glob("k*.comp")):
+            command = [GLSLANG, *FLAGS, "-o", str(tmp_path / "made.spv"), str(path)]
+            ended = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert ended.returncode == 0, (folder, ended.stdout[:2000])
+            assert shutil.which("spirv-val"), "this test needs spirv-val: apt-get install spirv-tools"
+            command = ["spirv-val", "--target-env", "vulkan1.2", str(tmp_path / "made.spv")]
+            assert subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def test_programs_without_shared_rows_have_no_words_for_them() -> None:
+    code = Synthesizer(ordered(), name="rows").synthesize(None, graph(ROWS.replace("5000", "500"))).project.code()
+    assert "oi_meet_team" not in "".join(text for name, text in code.items() if name.startswith("shaders/"))
+    assert "OI_FOR_TEAM" not in code["src/shaders.c"]
