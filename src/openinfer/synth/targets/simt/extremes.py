@@ -79,7 +79,8 @@ class _Search:
         nowhere = Const(self.total if self.is_first else -1, kind)
         here = own.eq(self.best)
         if own.dtype.kind == "float":
-            here = here | (unary("isnan", own) & unary("isnan", self.best))
+            # If the extreme is no NaN, neither is any element.
+            here = here | unary("isnan", own)
         nearest = pair("min" if self.is_first else "max", count, select(here, cast(self.at, kind), nowhere))
         again = (Let(own, self.value.value), SetLocal(count, nearest))
         indices = {one.index.name: names.var(one.index.name) for one in self.loops}
