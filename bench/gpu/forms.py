@@ -100,9 +100,12 @@ def streams(size: int) -> Iterator[Measured]:
     yield op("add", f"bf16 {bf16 // 3 // 8 * 8}", f"bf16 {bf16 // 3 // 8 * 8}")
     yield op("add", f"i8 {size // 3 // 16 * 16}", f"i8 {size // 3 // 16 * 16}")
     yield op("div", f"f32 {f32 // 3 // 4 * 4}", f"f32 {f32 // 3 // 4 * 4}")
-    for name in ("exp", "gelu", "silu", "tanh"):
+    for name in ("exp", "gelu", "silu", "tanh", "sigmoid", "sqrt", "sin", "softplus"):
         yield op(name, f"f32 {f32 // 2}")
         yield op(name, f"bf16 {bf16 // 2}")
+    for name in ("gelu", "silu"):
+        yield op(name, f"f16 {bf16 // 2}")
+        yield op(name, f"f32 {f32 // 2 // 1000 // 8 * 8} 1000")
     yield op("cast", f"f32 {size // 6 // 8 * 8}", to=DTYPES["bf16"])
     yield op("cast", f"i8 {size // 5 // 16 * 16}", to=DTYPES["f32"])
     yield op("embedding", f"bf16 {bf16 // 2 // 2048} 2048", f"i32 {bf16 // 2 // 2048}")
@@ -132,6 +135,10 @@ def _rows(size: int) -> Iterator[Measured]:
         yield op("layer_norm", f"f32 {f32 // 2 // length} {length}")
         yield op("rms_norm", f"bf16 {bf16 // 2 // length} {length}", f"bf16 {length}")
     yield op("layer_norm", f"f32 {f32 // 2 // 32768} 32768")
+    for length in (1000, 5000, 12288):
+        yield op("layer_norm", f"bf16 {bf16 // 2 // length} {length}")
+    yield op("argmax_axis", f"f32 {f32 // 4096} 4096", axis=1)
+    yield op("argmax_axis", f"bf16 {bf16 // 4096} 4096", axis=1)
 
 
 def _scans(size: int) -> Iterator[Measured]:
