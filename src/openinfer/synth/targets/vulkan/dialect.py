@@ -295,9 +295,10 @@ def glsl(numerics: Numerics, guard: LaunchGuard = LaunchGuard.NONE, *, is_early:
 
 
 def known_words(numerics: Numerics) -> dict[str, int]:
-    """Macros that tell support code whether a device has exact fma, which roots are exact, and whether it flushes."""
+    """Macros that tell support code what is exact on a device, and whether it flushes."""
     return {
         "OI_FUSED": int(numerics.fma == "exact"),
         "OI_ROOTS": 12 if numerics.root == "exact" else 8,
         "OI_FLUSHED": int(numerics.subnormals == "flushed"),
+        "OI_HALVES": int(numerics.halves == "exact"),
     }
