@@ -247,6 +247,7 @@ GLSL = Dialect(
 )
 """Buffers have fewer than 2^32 elements: 64-bit positions are narrowed where memory is accessed."""
 
+_SMALL = tuple(one.name for one in DTYPES.values() if one.is_small_float)
 _THROUGH_F64 = {("div", "f32"): Own("float(double({0}) / double({1}))", types=("f64",))}
 """Rounded twice, which is harmless: f64 has more than twice the digits."""
 _BY_REMAINDER = {("div", "f32"): Own("oi_quotient_f32({0}, {1})", need="oi_quotient_f32")}
@@ -258,6 +259,16 @@ _NORMAL = {
 """For devices that flush subnormal numbers."""
 _FUSED = {("gelu", "f32"): Own("oi_normal_gelu_f32({0})", need="oi_normal_gelu_f32")}
 """For those that also have a fused multiply-add with a single rounding."""
+_FUSED_ROOTS = {("sqrt", "f32"): Own("oi_fused_sqrt_f32({0})", need="oi_fused_sqrt_f32")}
+"""For those whose roots are not exact, but whose fused multiply-add is."""
+_HALF_ROOTS = {("sqrt", "f16"): Own("oi_half_sqrt_f32({0})", need="oi_half_sqrt_f32")}
+"""For roots of f16, by the dtype of the result."""
+_NEAR_ROOTS = {("rsqrt", "f32"): Own("oi_near_rsqrt_f32({0})", need="oi_near_rsqrt_f32")}
+_FEW_ROOTS = {
+    **{("sqrt", name): Own("oi_few_sqrt_f32({0})", need="oi_few_sqrt_f32") for name in _SMALL if name != "f16"},
+    **{("rsqrt", name): Own("oi_few_rsqrt_f32({0})", need="oi_few_rsqrt_f32") for name in _SMALL},
+}
+"""For results so short that a root that is nearly right is rounded to the right one."""
 _NEAR = {("div", "f32"): Own("oi_near_f32({0}, {1})", need="oi_near_f32")}
 """For intermediate values of results in f32."""
 _NEAR_EXP = {("exp", "f32"): Own("oi_near_exp_f32({0})", need="oi_near_exp_f32")}
@@ -286,9 +297,11 @@ def glsl(numerics: Numerics, guard: LaunchGuard = LaunchGuard.NONE, *, is_early:
         functions = {**functions, **(_BY_REMAINDER if is_fused else _THROUGH_F64)}
     if numerics.subnormals == "flushed":
         functions = {**functions, **_NORMAL, **(_FUSED if is_fused else {})}
-        small = [one.name for one in DTYPES.values() if one.is_small_float]
-        about = {(name, kind): own for (name, _), own in _FEW.items() for kind in small}
+        about = {(name, kind): own for (name, _), own in _FEW.items() for kind in _SMALL}
         about |= _NEAR_EXP if is_fused else {}
+    if numerics.root != "exact":
+        functions = {**functions, **(_FUSED_ROOTS if is_fused else {})}
+        about = {**about, **_FEW_ROOTS, **({**_HALF_ROOTS, **_NEAR_ROOTS} if is_fused else {})}
     if has_near_quotients(numerics):
         about = {**about, **_NEAR}
     return replace(GLSL, functions=functions, about=about, frame=partial(_framed, guard=guard, is_early=is_early))

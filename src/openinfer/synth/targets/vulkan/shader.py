@@ -25,7 +25,7 @@ from openinfer.synth.targets.vulkan.dialect import (
     known_words,
     memory_type,
 )
-from openinfer.synth.targets.vulkan.divisors import with_common_divisors, with_inverses
+from openinfer.synth.targets.vulkan.divisors import with_common_divisors, with_inverse_roots, with_inverses
 from openinfer.synth.targets.vulkan.exact import with_exact_names, with_factors, with_floors, with_near_stores
 from openinfer.synth.targets.vulkan.support import EXTENSIONS, support_code
 from openinfer.synth.targets.vulkan.thread_words import WIDE_TYPES, glsl_threads
@@ -62,6 +62,7 @@ def _prepared(kernel: Kernel, *, numerics: Numerics) -> Kernel:
     """Names common subexpressions and arithmetic that must be exact; the schedule has already dealt with loops."""
     taken = {one.name for one in (*kernel.inputs, *kernel.outputs, *kernel.scratch)}
     body = with_factors(with_floors(kernel.body) if numerics.subnormals == "flushed" else kernel.body)
+    body = with_inverse_roots(body, {kind for function, kind in glsl(numerics).about if function == "rsqrt"})
     body = with_near_stores(body)
     if has_near_quotients(numerics):
         body = with_inverses(body)
