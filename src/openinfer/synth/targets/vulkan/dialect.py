@@ -264,6 +264,12 @@ _FUSED_ROOTS = {("sqrt", "f32"): Own("oi_fused_sqrt_f32({0})", need="oi_fused_sq
 _HALF_ROOTS = {("sqrt", "f16"): Own("oi_half_sqrt_f32({0})", need="oi_half_sqrt_f32")}
 """For roots of f16, by the dtype of the result."""
 _NEAR_ROOTS = {("rsqrt", "f32"): Own("oi_near_rsqrt_f32({0})", need="oi_near_rsqrt_f32")}
+_FEW_ANGLES = {
+    (name, kind): Own(f"oi_{short}_{name}_f32({{0}})", need=f"oi_{short}_{name}_f32")
+    for name in ("sin", "cos")
+    for kind, short in ((kind, "few" if DTYPES[kind].maximum >= 2**16 else "half") for kind in _SMALL)
+}
+"""The same, if a fused multiply-add rounds once; fewer steps if no number is larger than 2^16."""
 _FEW_ROOTS = {
     **{("sqrt", name): Own("oi_few_sqrt_f32({0})", need="oi_few_sqrt_f32") for name in _SMALL if name != "f16"},
     **{("rsqrt", name): Own("oi_few_rsqrt_f32({0})", need="oi_few_rsqrt_f32") for name in _SMALL},
@@ -273,10 +279,11 @@ _NEAR = {("div", "f32"): Own("oi_near_f32({0}, {1})", need="oi_near_f32")}
 """For intermediate values of results in f32."""
 _NEAR_EXP = {("exp", "f32"): Own("oi_near_exp_f32({0})", need="oi_near_exp_f32")}
 """The same for devices that flush subnormal numbers."""
+_FEW_FUNCTIONS = ("exp", "tanh", "gelu", "erf", "log1p", "mish", "softplus")
 _FEW = {
     ("div", "f32"): Own("oi_few_f32({0}, {1})", need="oi_few_f32"),
     ("inverse", "f32"): Own("(1.0f / {0})", takes=Rank.UNARY),
-    **{(name, "f32"): Own(f"oi_few_{name}_f32({{0}})", need=f"oi_few_{name}_f32") for name in ("exp", "tanh", "gelu")},
+    **{(name, "f32"): Own(f"oi_few_{name}_f32({{0}})", need=f"oi_few_{name}_f32") for name in _FEW_FUNCTIONS},
 }
 """For intermediate values of results with half as many bits, or fewer: the device's own functions suffice."""
 
@@ -298,7 +305,7 @@ def glsl(numerics: Numerics, guard: LaunchGuard = LaunchGuard.NONE, *, is_early:
     if numerics.subnormals == "flushed":
         functions = {**functions, **_NORMAL, **(_FUSED if is_fused else {})}
         about = {(name, kind): own for (name, _), own in _FEW.items() for kind in _SMALL}
-        about |= _NEAR_EXP if is_fused else {}
+        about |= {**_NEAR_EXP, **_FEW_ANGLES} if is_fused else {}
     if numerics.root != "exact":
         functions = {**functions, **(_FUSED_ROOTS if is_fused else {})}
         about = {**about, **_FEW_ROOTS, **({**_HALF_ROOTS, **_NEAR_ROOTS} if is_fused else {})}
