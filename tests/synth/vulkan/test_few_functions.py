@@ -1,4 +1,4 @@
-"""Functions for results of few bits, compiled as C++: for all numbers of 16 bits, and devices whose own are off."""
+"""Functions for results of few bits, of all numbers of 16 bits, and others without f64: compiled as C++."""
 
 import ctypes
 from collections.abc import Callable
@@ -14,6 +14,7 @@ from openinfer.synth.targets.facts import Numerics
 
 H200 = Numerics("last bit", "last bit", "exact", "flushed")
 NAMES = ("few_erf", "few_log1p", "few_softplus", "few_mish", "half_sin", "half_cos", "few_sin", "few_cos")
+WIDER = ("fused_log1p", "near_softplus", "near_mish")
 OWN = """
 static int off;
 extern "C" void set_off(int units) { off = units; }
@@ -56,9 +57,9 @@ WANTED: dict[str, Callable[[Array], Array]] = {
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    needs = [f"oi_{name}_f32" for name in NAMES]
+    needs = [f"oi_{name}_f32" for name in (*NAMES, *WIDER)]
     before = BEFORE.replace("using std::exp2;", "") + OWN
-    return built(tmp_path_factory.mktemp("few"), needs, H200, before, "", NAMES)
+    return built(tmp_path_factory.mktemp("few"), needs, H200, before, "", (*NAMES, *WIDER))
 
 
 @pytest.mark.parametrize("off", [-3, 0, 3])
@@ -85,3 +86,27 @@ def test_functions_of_all_numbers_are_right_but_for_half_a_unit(
         assert np.array_equal(found[is_odd], wanted[is_odd].astype(np.float32), equal_nan=True)
         assert np.array_equal(np.signbit(found[x == 0]), np.signbit(wanted[x == 0]))
         assert (np.abs(found[np.abs(wanted) < 2.0**-126]) < 2.0**-125).all()
+
+
+@pytest.mark.parametrize(("name", "most"), [("fused_log1p", 1.4), ("near_softplus", 2.4), ("near_mish", 2.8)])
+def test_functions_of_f32_are_within_a_few_units(library: ctypes.CDLL, name: str, most: float) -> None:
+    """Of numbers of all sizes, and many around those where terms are as large as each other."""
+    rng = np.random.default_rng(4)
+    sizes = (
+        np.exp2(rng.uniform(-126, 127, 1 << 16)),
+        np.exp2(rng.uniform(-20, 10, 1 << 17)),
+        np.linspace(0, 110, 1 << 17),
+    )
+    x = np.concatenate([*sizes, np.linspace(0.2, 1, 1 << 16), [0, 1, 2, 88.5, 3e38, np.inf, np.nan]])
+    x = np.concatenate([x, -x]).astype(np.float32)
+    found = np.zeros_like(x)
+    run(name, library, x, found)
+    with np.errstate(all="ignore"):
+        wanted = WANTED[name.split("_")[1]](x.astype(np.longdouble))
+        is_plain = np.isfinite(wanted) & (np.abs(wanted) >= 2.0**-126) & (np.abs(wanted) < 2.0**128)
+        unit = np.exp2(np.floor(np.log2(np.abs(wanted[is_plain]))) - 23)
+        assert (np.abs(found[is_plain] - wanted[is_plain]) / unit).max() <= most
+        is_odd = ~np.isfinite(wanted) | (wanted == 0)
+        assert np.array_equal(found[is_odd], wanted[is_odd].astype(np.float32), equal_nan=True)
+    assert np.array_equal(np.signbit(found[x == 0]), np.signbit(wanted[x == 0]))
+    assert (np.abs(found[np.abs(wanted) < 2.0**-126]) < 2.0**-125).all()

@@ -257,7 +257,10 @@ _NORMAL = {
     for name in ("exp", "log", "log2", "log10")
 }
 """For devices that flush subnormal numbers."""
-_FUSED = {("gelu", "f32"): Own("oi_normal_gelu_f32({0})", need="oi_normal_gelu_f32")}
+_FUSED = {
+    ("gelu", "f32"): Own("oi_normal_gelu_f32({0})", need="oi_normal_gelu_f32"),
+    ("log1p", "f32"): Own("oi_fused_log1p_f32({0})", need="oi_fused_log1p_f32"),
+}
 """For those that also have a fused multiply-add with a single rounding."""
 _FUSED_ROOTS = {("sqrt", "f32"): Own("oi_fused_sqrt_f32({0})", need="oi_fused_sqrt_f32")}
 """For those whose roots are not exact, but whose fused multiply-add is."""
@@ -277,6 +280,10 @@ _FEW_ROOTS = {
 """For results so short that a root that is nearly right is rounded to the right one."""
 _NEAR = {("div", "f32"): Own("oi_near_f32({0}, {1})", need="oi_near_f32")}
 """For intermediate values of results in f32."""
+_NEAR_SMOOTH = {
+    (name, "f32"): Own(f"oi_near_{name}_f32({{0}})", need=f"oi_near_{name}_f32") for name in ("mish", "softplus")
+}
+"""Both, where the result is an f32."""
 _NEAR_EXP = {("exp", "f32"): Own("oi_near_exp_f32({0})", need="oi_near_exp_f32")}
 """The same for devices that flush subnormal numbers."""
 _FEW_FUNCTIONS = ("exp", "tanh", "gelu", "erf", "log1p", "mish", "softplus")
@@ -305,7 +312,7 @@ def glsl(numerics: Numerics, guard: LaunchGuard = LaunchGuard.NONE, *, is_early:
     if numerics.subnormals == "flushed":
         functions = {**functions, **_NORMAL, **(_FUSED if is_fused else {})}
         about = {(name, kind): own for (name, _), own in _FEW.items() for kind in _SMALL}
-        about |= {**_NEAR_EXP, **_FEW_ANGLES} if is_fused else {}
+        about |= {**_NEAR_EXP, **_NEAR_SMOOTH, **_FEW_ANGLES} if is_fused else {}
     if numerics.root != "exact":
         functions = {**functions, **(_FUSED_ROOTS if is_fused else {})}
         about = {**about, **_FEW_ROOTS, **({**_HALF_ROOTS, **_NEAR_ROOTS} if is_fused else {})}
