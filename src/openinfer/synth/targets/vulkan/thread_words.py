@@ -4,7 +4,6 @@ from openinfer.dtypes import DType
 from openinfer.synth.targets.gpu.threads import ThreadWords
 from openinfer.synth.targets.vulkan.dialect import WORDS
 from openinfer.synth.targets.vulkan.support import TYPES
-from openinfer.synth.targets.vulkan.waiting import TEAM_BARRIER
 
 WIDE_TYPES = (("oi_pairs", "uvec2", 8), ("oi_quads", "uvec4", 16))
 """Accesses of two and four words: the buffer type, the type of an access, and its alignment."""
@@ -30,7 +29,6 @@ GLSL_THREADS = ThreadWords(
     lane="gl_SubgroupInvocationID",
     barrier="groupMemoryBarrier(); barrier();",
     shared_barrier="barrier();",
-    team_barrier=f"{TEAM_BARRIER}({{groups}}u);",
     exact="precise ",
     shuffled=_shuffled,
     place="uint({0})",
