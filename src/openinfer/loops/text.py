@@ -128,9 +128,9 @@ def _of_threads(one: GroupBarrier | Exchange | Leave | Ready | Unfailed | Combin
             return "unfailed"
         case GroupBarrier():
             return "barrier"
-        case Exchange(values, memory, row, words, place):
+        case Exchange(values, memory, row, words, first):
             names, given = ", ".join(buffer.name for buffer in memory), ", ".join(map(scalar_text, values))
-            return f"exchange {names} = {given} of {words.groups} groups at [{scalar_text(row)}, {place}]"
+            return f"exchange {names} = {given} of {words.groups} groups at [{scalar_text(row)}, {first}]"
         case Leave(row, words):
             return f"leave {words.count} words at [{scalar_text(row)}]"
         case Combine(variables, others, values, width, before):

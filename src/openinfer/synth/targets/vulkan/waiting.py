@@ -91,7 +91,7 @@ uint oi_posted(uint at)
 }
 
 /* Counts this group, which has found all that others posted, in the word behind the others of a row. The last one
-   zeroes all of them: nobody waits any more. */
+   zeroes all of them: no group waits for them any more. */
 void oi_leave(uint at, uint count, uint groups)
 {
     oi_words words = oi_words(oi_teams);
