@@ -8,7 +8,7 @@ so much memory, and writes what it measures into a file as JSON.
 
 import argparse
 import subprocess
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
@@ -30,6 +30,7 @@ from openinfer.synth.targets.simt.baseline import baseline
 from openinfer.synth.targets.simt.launches import Launches, group_of
 from openinfer.synth.targets.simt.machine import SimtMachine, simt_machine
 from openinfer.synth.targets.simt.schedule import STRUCTURES, scheduled
+from openinfer.synth.targets.vulkan.dialect import glsl
 from openinfer.synth.targets.vulkan.shader import VERSION_LINE, group_line, head, launch_code, shader
 from openinfer.synth.targets.vulkan.waiting import TEAMS_AT
 
@@ -49,15 +50,16 @@ class Measured:
     """A kernel with the name that the table has for it."""
 
     name: str
-    kernel: Kernel
+    lowered: Callable[[Collection[tuple[str, str]]], Kernel]
+    """The kernel, given the functions that a device has for results of few bits."""
     done: int = 0
     """Operations."""
     schedules: tuple[Callable[[Kernel, SimtMachine], Launches], ...] = (scheduled,)
 
-    @property
-    def moved(self) -> int:
-        """Bytes that are read or written at least."""
-        return sum(_bytes(one) for one in (*self.kernel.inputs, *self.kernel.outputs))
+
+def _moved(kernel: Kernel) -> int:
+    """Bytes that are read or written at least."""
+    return sum(_bytes(one) for one in (*kernel.inputs, *kernel.outputs))
 
 
 def _bytes(buffer: Buffer) -> int:
@@ -74,10 +76,13 @@ def op(name: str, *operands: str, also_baseline: bool = False, done: int = 0, **
     optional = [None] * (3 - len(types)) if name in ("linear", "layer_norm") else []
     call = infer(record, Call((*types, *optional), complete(record, params)))
     stored = tuple(None if one is None else one.dtype for one in (*types, *optional))
-    kernel = plain(kernel_of(record, call, stored), STRUCTURES)
+
+    def lowered(short: Collection[tuple[str, str]]) -> Kernel:
+        return plain(kernel_of(record, call, stored, short), STRUCTURES)
+
     schedules = (scheduled, baseline) if also_baseline else (scheduled,)
     along = f", axis {params['axis']}" if "axis" in params else ""
-    return Measured(f"{name} {', '.join(operands)}{along}", kernel, done, schedules)
+    return Measured(f"{name} {', '.join(operands)}{along}", lowered, done, schedules)
 
 
 def grouped(rows: int, columns: int, length: int, bits: str, group: int = 32) -> Measured:
@@ -91,7 +96,8 @@ def grouped(rows: int, columns: int, length: int, bits: str, group: int = 32) ->
     product = Contraction(
         y, x, w, (i, j), (rows, columns), (k,), (length,), (i, j), (i, k), (j, k), f32, acc, b_value=value
     )
-    return Measured(f"linear {rows} {length} x {bits} {columns}", Kernel("k", (x, w, scale), (y,), (product,)))
+    kernel = Kernel("k", (x, w, scale), (y,), (product,))
+    return Measured(f"linear {rows} {length} x {bits} {columns}", lambda _short: kernel)
 
 
 def streams(size: int) -> Iterator[Measured]:
@@ -101,9 +107,12 @@ def streams(size: int) -> Iterator[Measured]:
     yield op("add", f"bf16 {bf16 // 3 // 8 * 8}", f"bf16 {bf16 // 3 // 8 * 8}")
     yield op("add", f"i8 {size // 3 // 16 * 16}", f"i8 {size // 3 // 16 * 16}")
     yield op("div", f"f32 {f32 // 3 // 4 * 4}", f"f32 {f32 // 3 // 4 * 4}")
-    for name in ("exp", "gelu", "silu", "tanh"):
+    for name in ("exp", "gelu", "silu", "tanh", "sigmoid", "sqrt", "sin", "softplus"):
         yield op(name, f"f32 {f32 // 2}")
         yield op(name, f"bf16 {bf16 // 2}")
+    for name in ("gelu", "silu"):
+        yield op(name, f"f16 {bf16 // 2}")
+        yield op(name, f"f32 {f32 // 2 // 1000 // 8 * 8} 1000")
     yield op("cast", f"f32 {size // 6 // 8 * 8}", to=DTYPES["bf16"])
     yield op("cast", f"i8 {size // 5 // 16 * 16}", to=DTYPES["f32"])
     yield op("embedding", f"bf16 {bf16 // 2 // 2048} 2048", f"i32 {bf16 // 2 // 2048}")
@@ -133,6 +142,10 @@ def _rows(size: int) -> Iterator[Measured]:
         yield op("layer_norm", f"f32 {f32 // 2 // length} {length}")
         yield op("rms_norm", f"bf16 {bf16 // 2 // length} {length}", f"bf16 {length}")
     yield op("layer_norm", f"f32 {f32 // 2 // 32768} 32768")
+    for length in (1000, 5000, 12288):
+        yield op("layer_norm", f"bf16 {bf16 // 2 // length} {length}")
+    yield op("argmax_axis", f"f32 {f32 // 4096} 4096", axis=1)
+    yield op("argmax_axis", f"bf16 {bf16 // 4096} 4096", axis=1)
 
 
 def _scans(size: int) -> Iterator[Measured]:
@@ -245,9 +258,10 @@ class Program:
 
     def add(self, one: Measured) -> None:
         """A kernel in each of its schedules."""
+        kernel = one.lowered(glsl(self.numerics).about)
         for schedule in one.schedules:
-            found = schedule(plain(one.kernel) if schedule is baseline else one.kernel, self.machine)
-            buffers = [*one.kernel.inputs, *one.kernel.outputs, *found.scratch]
+            found = schedule(plain(kernel) if schedule is baseline else kernel, self.machine)
+            buffers = [*kernel.inputs, *kernel.outputs, *found.scratch]
             places = {buffer.name: place for place, buffer in enumerate(buffers)}
             launches = []
             for launch in found.launches:
@@ -263,7 +277,7 @@ class Program:
             memory = ", ".join(f"{{ {size}u, {word}u }}" for size, word in (*facts, (STATUS, GOOD)))
             form = " + ".join(dict.fromkeys(launch.form for launch in found.launches))
             form = "baseline" if schedule is baseline else form
-            self._entry(one.name, form, one.moved, one.done, launches, memory, len(buffers) + 1)
+            self._entry(one.name, form, _moved(kernel), one.done, launches, memory, len(buffers) + 1)
 
     def _entry(
         self, name: str, form: str, moved: int, done: int, launches: Sequence[str], memory: str, count: int

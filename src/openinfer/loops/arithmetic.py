@@ -190,6 +190,9 @@ def named(function: str, args: Sequence[NumpyScalar], dtype: DType) -> NumpyScal
     if function == "gelu":
         return dtype.array.type(_gelu(float(args[0])))
     wide = np.float64 if dtype.name == "f32" else np.longdouble
+    if function in ("mish", "softplus"):
+        bend = np.logaddexp(wide(0), wide(args[0]))
+        return dtype.array.type(bend if function == "softplus" else wide(args[0]) * np.tanh(bend))
     own = getattr(np, _NUMPY_NAMES.get(function, function))
     return dtype.array.type(own(*(wide(one) for one in args)))
 

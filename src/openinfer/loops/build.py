@@ -61,7 +61,13 @@ class Builder:
     numbering starts; names in ``taken`` are skipped.
     """
 
-    def __init__(self, taken: Collection[str] = (), bound: int = 0, allocated: int = 0) -> None:
+    def __init__(
+        self,
+        taken: Collection[str] = (),
+        bound: int = 0,
+        allocated: int = 0,
+        short: Collection[tuple[str, str]] = (),
+    ) -> None:
         self._bodies: list[list[Statement]] = [[]]
         self._taken = taken
         self._count = bound
@@ -70,6 +76,8 @@ class Builder:
         self._allocated = allocated
         self._notes: dict[str, None] = {}
         self._summary = ""
+        self.short = short
+        """The functions that a target has for results of few bits, by name and the dtype of the result."""
 
     @property
     def body(self) -> tuple[Statement, ...]:

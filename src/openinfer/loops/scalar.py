@@ -201,6 +201,8 @@ class Unary(Scalar):
 
     op: UnaryOp
     operand: Scalar
+    about: DType | None = None
+    """For a root: the type that the operand and the rounded result have, if that is narrower than the arithmetic."""
 
     @property
     def dtype(self) -> DType:

@@ -61,7 +61,7 @@ MATH = {
     **dict.fromkeys(
         ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh"), 1
     ),
-    **dict.fromkeys(("erf", "erfc", "gelu"), 1),
+    **dict.fromkeys(("erf", "erfc", "gelu", "mish", "softplus"), 1),
     **dict.fromkeys(("pow", "atan2", "fmod"), 2),
     "fma": 3,
 }

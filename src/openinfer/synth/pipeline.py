@@ -118,7 +118,8 @@ class Synthesizer:
         bound = bind(graph, model, sizes, strict=strict)
         yield StageResult(Stage.BIND, partial(bound_text, bound))
 
-        program = verified(lowered(bound, self._target.structures), Stage.DECOMPOSE)
+        short = () if self._target.dialect is None else self._target.dialect.about
+        program = verified(lowered(bound, self._target.structures, short), Stage.DECOMPOSE)
         yield StageResult(Stage.DECOMPOSE, partial(program_text, program))
 
         if passes.simplify is not None:

@@ -33,6 +33,7 @@ from openinfer.synth.targets.gpu.arguments import Given, LaunchCode
 from openinfer.synth.targets.simt.launches import Launches, group_of
 from openinfer.synth.targets.simt.machine import simt_machine
 from openinfer.synth.targets.simt.schedule import STRUCTURES, scheduled
+from openinfer.synth.targets.vulkan.dialect import glsl
 from openinfer.synth.targets.vulkan.features import features_of
 from openinfer.synth.targets.vulkan.shader import group_line, launch_code, shader
 
@@ -126,7 +127,7 @@ def prepared(record: OpRecord, case: Case, number: int, dtype: DType, numerics: 
     call = call_of(record, case)
     pairs = zip(case.arrays, case.dtypes, strict=True)
     inputs = [stored_bytes(array, kind) for array, kind in pairs if array is not None and kind is not None]
-    kernel = plain(kernel_of(record, call, case.dtypes), STRUCTURES)
+    kernel = plain(kernel_of(record, call, case.dtypes, glsl(numerics).about), STRUCTURES)
     return Prepared(record, case, call, job_of(kernel, number, inputs, call.outputs, numerics), dtype)
 
 

@@ -57,6 +57,12 @@ def test_the_command_prints_the_file() -> None:
         ("quotient = a / b", "quotient = a * (NUMBER(1) / b)", "numerics.f32_division last bit"),
         ("root = sqrt(a)", "root = a * inversesqrt(a)", "numerics.f32_sqrt last bit"),
         ("product = a * b", "product = a * b < 1.2e-38 ? 0 : a * b", "numerics.f32_subnormals flushed"),
+        ("packHalf2x16(vec2(a, b))", "packHalf2x16(vec2(a, b) * 0.9999f)", "numerics.f16_conversions inexact"),
+        (
+            "unpackHalf2x16(given.v[3 * i + 2].x)",
+            "unpackHalf2x16(given.v[3 * i + 2].x & ~1u)",
+            "numerics.f16_conversions inexact",
+        ),
     ],
 )
 def test_arithmetic_that_is_not_exact_is_noticed(right: str, wrong: str, fact: str, tmp_path: Path) -> None:
@@ -66,7 +72,7 @@ def test_arithmetic_that_is_not_exact_is_noticed(right: str, wrong: str, fact: s
     command = ["gcc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-o", "p"]
     subprocess.run([*command, str(PROBE / "probe.c"), "-lvulkan", "-lm"], cwd=tmp_path, check=True)
     shaders = []
-    for number, flags in enumerate(((), ("-DOI_DOUBLE",), ("-DOI_PRESERVE",))):
+    for number, flags in enumerate(((), ("-DOI_DOUBLE",), ("-DOI_PRESERVE",), ("-DOI_HALVES",))):
         shaders.append(f"{number}.spv")
         compiler = [vulkan.GLSLANG, "-V", "--target-env", "vulkan1.2", *flags, "-o", shaders[-1], "p.comp"]
         subprocess.run(compiler, cwd=tmp_path, check=True, capture_output=True)

@@ -1,14 +1,17 @@
 """What drivers may do as they like, and shaders therefore do not leave to them."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from tests.synth.vulkan.on_device import Module, prepared, run_modules
+import pytest
+from tests.synth.vulkan.on_device import NUMERICS, Module, prepared, run_modules
 
 from openinfer import Plan, Synthesizer, graph
 from openinfer.dtypes import DTYPES
 from openinfer.ops import OPS, Case
+from openinfer.synth.targets.facts import Numerics
 
 DYNAMIC = """
 sizes { T <= 255; }
@@ -58,14 +61,44 @@ def test_every_query_of_an_unknown_number_is_a_thread() -> None:
     assert "if (thread < 2 * s_T)" in text
 
 
-def test_small_f16_are_right_whatever_becomes_of_subnormal_numbers(tmp_path: Path) -> None:
-    codes = np.concatenate([np.arange(0, 0x900, 7), np.arange(0x7B00, 0x8410, 13), [0x8001, 0xFC00]]).astype(np.uint16)
-    numbers = codes.view(np.float16)
-    case = Case((numbers,), (DTYPES["f16"],), {"to": DTYPES["f32"]})
-    one = prepared(OPS["cast"], case, 0, DTYPES["f16"])
-    assert "oi_from_f16" in "".join(code.code.text for code in one.job.codes)
-    (outcome,) = run_modules([Module([one.job])], tmp_path)
-    np.testing.assert_array_equal(outcome.results[0], numbers.astype(np.float32))
+OWN, OTHER = replace(NUMERICS, halves="exact"), replace(NUMERICS, halves="inexact")
+
+
+@pytest.mark.parametrize(("numerics", "function"), [(OWN, "unpackHalf2x16"), (OTHER, "oi_from_f16")])
+def test_every_f16_is_right_whatever_becomes_of_subnormal_numbers(
+    numerics: Numerics, function: str, tmp_path: Path
+) -> None:
+    """Several to a thread, and one by one."""
+    numbers = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    parts = numbers, numbers[-0x8001:]
+    ones = [
+        prepared(OPS["cast"], Case((part,), (DTYPES["f16"],), {"to": DTYPES["f32"]}), number, DTYPES["f16"], numerics)
+        for number, part in enumerate(parts)
+    ]
+    assert function in ones[0].job.codes[0].code.text
+    outcomes = run_modules([Module([one.job for one in ones], numerics)], tmp_path)
+    for part, outcome in zip(parts, outcomes, strict=True):
+        np.testing.assert_array_equal(outcome.results[0], part.astype(np.float32))
+
+
+@pytest.mark.parametrize(("numerics", "function"), [(OWN, "packHalf2x16"), (OTHER, "oi_to_f16")])
+def test_numbers_become_the_nearest_f16(numerics: Numerics, function: str, tmp_path: Path) -> None:
+    """Those halfway between two become the even one, also below the least normal one."""
+    least = np.arange(0x7C00, dtype=np.uint16).view(np.float16).astype(np.float32)
+    halfway = (least[:-1] + least[1:]) / 2
+    numbers = np.concatenate([halfway, np.nextafter(halfway, 0), np.nextafter(halfway, np.inf, dtype=np.float32)])
+    numbers = np.concatenate([numbers, -numbers, [65519, 65520, 65536, 3e38, np.inf, 1e-30, -0.0, np.nan]])
+    parts = numbers.astype(np.float32), numbers[1:].astype(np.float32)
+    ones = [
+        prepared(OPS["cast"], Case((part,), (DTYPES["f32"],), {"to": DTYPES["f16"]}), number, DTYPES["f32"], numerics)
+        for number, part in enumerate(parts)
+    ]
+    assert function in ones[0].job.codes[0].code.text
+    outcomes = run_modules([Module([one.job for one in ones], numerics)], tmp_path)
+    for part, outcome in zip(parts, outcomes, strict=True):
+        with np.errstate(all="ignore"):
+            wanted = part.astype(np.float16)
+        np.testing.assert_array_equal(outcome.results[0], wanted)
 
 
 def test_threads_of_a_subgroup_exchange_values_with_those_they_mean(tmp_path: Path) -> None:

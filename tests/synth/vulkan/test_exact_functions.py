@@ -1,15 +1,13 @@
 """Functions of shaders for devices that round in their own way, compiled as C++, which reads them as GLSL does."""
 
 import ctypes
-import re
-import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from math import erfc, sqrt
-from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.synth.vulkan.cpp import BEFORE, built, run
 
 from openinfer.dtypes import DTYPES, Array
 from openinfer.loops.build import Builder, const, index, load, unary
@@ -20,7 +18,7 @@ from openinfer.synth.targets.simt.baseline import baseline
 from openinfer.synth.targets.simt.launches import Launch
 from openinfer.synth.targets.simt.machine import SimtMachine
 from openinfer.synth.targets.vulkan.exact import with_floors
-from openinfer.synth.targets.vulkan.shader import launch_code, support_texts
+from openinfer.synth.targets.vulkan.shader import launch_code
 
 F32 = DTYPES["f32"]
 H200 = Numerics("last bit", "last bit", "exact", "flushed")
@@ -37,22 +35,6 @@ SINGLE = (
     "normal_log2",
     "normal_log10",
 )
-BEFORE = """
-#include <algorithm>
-#include <cmath>
-#include <cstdint>
-#include <cstring>
-using std::abs; using std::exp2; using std::fma; using std::max; using std::min;
-#define precise static
-struct uvec2 { uint32_t at[2]; uvec2(uint32_t a, uint32_t b) : at{a, b} {} };
-struct uvec4 { uint32_t at[4]; uvec4(uint32_t a, uint32_t b, uint32_t c, uint32_t d) : at{a, b, c, d} {} };
-static uint32_t floatBitsToUint(float x) { uint32_t u; memcpy(&u, &x, 4); return u; }
-static float uintBitsToFloat(uint32_t u) { float x; memcpy(&x, &u, 4); return x; }
-static uint64_t doubleBitsToUint64(double x) { uint64_t u; memcpy(&u, &x, 8); return u; }
-static double uint64BitsToDouble(uint64_t u) { double x; memcpy(&x, &u, 8); return x; }
-static float mix(float a, float b, bool c) { return c ? b : a; }
-static double mix(double a, double b, bool c) { return c ? b : a; }
-"""
 AFTER = """
 #define QUOTIENTS(name) extern "C" void name(const float *a, const float *b, float *y, long n) \\
 { for (long i = 0; i < n; ++i) y[i] = oi_##name##_f32(a[i], b[i]); }
@@ -83,29 +65,13 @@ extern "C" void pairs4(const float *x, uint32_t *y, long n)
         memcpy(y, &v, 16);
     }
 }
-#define FUNCTIONS(name) extern "C" void name(const float *x, float *y, long n) \\
-{ for (long i = 0; i < n; ++i) y[i] = oi_##name##_f32(x[i]); }
 """
 
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    folder: Path = tmp_path_factory.mktemp("exact")
-    source, made = folder / "exact.cpp", folder / "exact.so"
     needs = [*NAMES, *NEAR, *(f"oi_{name}_f32" for name in SINGLE)]
-    support = "\n".join(support_texts(needs, H200)).replace("precise const", "const")
-    support = re.sub(r"(?<=\d)lf\b", "", support)
-    functions = "\n".join(f"FUNCTIONS({name})" for name in SINGLE)
-    source.write_text("\n".join((BEFORE, support, AFTER, functions)), encoding="ascii")
-    command = ["g++", "-std=c++20", "-O1", "-ffp-contract=off", "-w", "-shared", "-fPIC", "-o", str(made), str(source)]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stderr[:2000]
-    return ctypes.CDLL(str(made))
-
-
-def run(function: str, library: ctypes.CDLL, *arrays: Array) -> None:
-    pointers = [array.ctypes.data_as(ctypes.c_void_p) for array in arrays]
-    getattr(library, function)(*pointers, ctypes.c_long(arrays[-1].size))
+    return built(tmp_path_factory.mktemp("exact"), needs, H200, BEFORE, AFTER, SINGLE)
 
 
 def any_bits(count: int) -> Array:

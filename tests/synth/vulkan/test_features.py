@@ -21,7 +21,7 @@ from openinfer.synth.targets.vulkan.shader import functions, support_texts
 from openinfer.synth.targets.vulkan.support import SUPPORT
 
 EXACT = Numerics()
-INEXACT = Numerics(division="last bit", root="last bit", fma="two roundings", subnormals="flushed")
+INEXACT = Numerics("last bit", "last bit", "two roundings", "flushed", "inexact")
 FUSED = Numerics(division="last bit", root="last bit", subnormals="flushed")
 STRIDE = 4
 """Of the cases of an op, one each per dtype, those whose text is read."""

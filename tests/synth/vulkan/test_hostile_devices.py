@@ -27,7 +27,7 @@ SECTIONS = {
         "compute_units",
     ],
     "features": ["fp64", "int64", "storage_8bit", "subgroup_ops", "subgroup_shuffle", "buffer_addresses"],
-    "numerics": ["f32_division", "f32_sqrt", "fma", "f32_subnormals"],
+    "numerics": ["f32_division", "f32_sqrt", "fma", "f32_subnormals", "f16_conversions"],
     "toolchain": ["glslang", "cc", "cflags"],
 }
 

@@ -10,15 +10,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.synth.vulkan.on_device import FLAGS, on_lavapipe
+from tests.synth.vulkan.on_device import FLAGS, compiled, on_lavapipe
 
 from openinfer import DeviceArch, Synthesizer, graph
+from openinfer.dtypes import dtype_of
 from openinfer.errors import ExecutionError
+from openinfer.loops.build import Builder, index, load, pair
+from openinfer.loops.ir import Buffer, Kernel, LoopKind
 from openinfer.synth.devices.vulkan import GLSLANG
 from openinfer.synth.plan import Plan
 from openinfer.synth.program.ir import KernelStep
-from openinfer.synth.targets.simt.launches import Launches
+from openinfer.synth.targets.facts import Numerics
+from openinfer.synth.targets.simt.launches import Launches, has_teams
+from openinfer.synth.targets.simt.machine import simt_machine
+from openinfer.synth.targets.simt.schedule import scheduled
 from openinfer.synth.targets.vulkan import shader_files
+from openinfer.synth.targets.vulkan.shader import launch_code, shader
 from openinfer.synth.targets.vulkan.waiting import FUNCTIONS
 
 THREADS = 16
@@ -105,6 +112,39 @@ def test_after_a_failure_no_group_of_a_row_waits_or_writes() -> None:
             with pytest.raises(ExecutionError, match="an index is out of range"):
                 module({**inputs, "ids": np.array([3, 4], np.int32)})
         np.testing.assert_allclose(module.fetch("total"), done * softmax(x), rtol=1e-5)
+
+
+@pytest.mark.usefixtures("slowly")
+def test_values_of_64_bits_are_exchanged() -> None:
+    text = ROWS.replace("f32", "f64").replace("5000", "2500")
+    plan = Synthesizer(ordered(), name="doubles").synthesize(None, graph(text))
+    assert forms(plan) == ["rows: 3 groups of 64 threads each, in registers"] * 2
+    module = plan.build()
+    for seed in range(3):
+        x = np.random.default_rng(seed).standard_normal((4, 2500))
+        np.testing.assert_allclose(module({"x": x})[0], softmax(x), rtol=1e-13)
+
+
+def test_values_of_every_type_are_exchanged_in_valid_shaders(tmp_path: Path) -> None:
+    """Those of fewer bits are words there."""
+    arch = ordered()
+    for name in ("i8", "u16", "i32", "u32", "i64", "u64", "bool", "bf16", "f64"):
+        dtype = dtype_of(name)
+        x, y = Buffer("x", dtype, (3, 9000)), Buffer("y", dtype, (3, 9000))
+        builder = Builder()
+        with builder.loop(3, LoopKind.PARALLEL) as i:
+            first = load(x, i, index(0))
+            top = builder.local(first, first.dtype)
+            with builder.loop(9000) as j:
+                builder.assign(top, pair("or" if name == "bool" else "max", top, load(x, i, j)))
+            with builder.loop(9000) as j:
+                builder.store(y, (i, j), pair("and" if name == "bool" else "min", top, load(x, i, j)))
+        (launch,) = scheduled(Kernel("k", (x,), (y,), builder.body), simt_machine(arch)).launches
+        assert has_teams(launch.kernel), launch.form
+        code = launch_code(launch, "run", Numerics.of(arch))
+        compiled(shader([code], 64, Numerics.of(arch), "run();"), tmp_path, 0)
+        command = ["spirv-val", "--target-env", "vulkan1.2", str(tmp_path / "m0.spv")]
+        assert subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 def test_shared_rows_of_an_h200_are_valid_shaders(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """From one call of an op to its kernel."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -36,12 +36,19 @@ class LoweredCall:
     quantization: tuple[QuantizationInput, ...]
 
 
-def kernel_of(record: OpRecord, call: Call, stored: Sequence[DType | None]) -> Kernel:
-    """The kernel of a complete call; ``stored`` are the dtypes its operands really have."""
-    return lowered_call(record, call, stored).kernel
+def kernel_of(
+    record: OpRecord, call: Call, stored: Sequence[DType | None], short: Collection[tuple[str, str]] = ()
+) -> Kernel:
+    """The kernel of a complete call; ``stored`` are the dtypes its operands really have.
+
+    ``short`` are the functions that a target has for results of few bits, by name and the dtype of the result.
+    """
+    return lowered_call(record, call, stored, short).kernel
 
 
-def lowered_call(record: OpRecord, call: Call, stored: Sequence[DType | None]) -> LoweredCall:
+def lowered_call(
+    record: OpRecord, call: Call, stored: Sequence[DType | None], short: Collection[tuple[str, str]] = ()
+) -> LoweredCall:
     """The same, with what its further inputs are."""
     inputs: list[Buffer] = []
     extra: list[QuantizationInput] = []
@@ -67,7 +74,7 @@ def lowered_call(record: OpRecord, call: Call, stored: Sequence[DType | None]) -
         else Buffer(name, kind.dtype, kind.shape, stem=stem)
         for (name, stem), kind in zip(names, call.outputs, strict=True)
     )
-    builder = Builder()
+    builder = Builder(short=short)
     LOWERINGS[record.name](call, builder, tuple(operands), outputs)
     doc = builder.summary or record.doc.split("\n\n")[0].replace("\n", " ")
     body = builder.body

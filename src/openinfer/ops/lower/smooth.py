@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from math import inf
 
 from openinfer.loops.build import Builder, cast, const, math, select, unary
-from openinfer.loops.ir import Buffer, LoopKind, Scalar
+from openinfer.loops.ir import Buffer, LoopKind, Math, Scalar
 from openinfer.ops.lower.activation import at_least, at_most, number
 from openinfer.ops.lower.elementwise import elementwise
 from openinfer.ops.lower.operand import KernelInput, lowers
@@ -88,7 +88,9 @@ _MISH_ONE = {F32: 20.0, F64: 50.0}
 
 
 @elementwise("mish")
-def _mish(builder: Builder, _call: Call, x: Scalar) -> Scalar:
+def _mish(builder: Builder, call: Call, x: Scalar) -> Scalar:
+    if ("mish", call.dtype().name) in builder.short:
+        return Math("mish", (x,), call.dtype())
     # tanh(ln(1 + e)) = n / (n + 2) for n = e * (e + 2); far below zero it is e.
     step, factor = _STEP[x.dtype]
     most = _MISH_ONE[x.dtype]
@@ -115,6 +117,8 @@ _LOG1P = (
 @elementwise("softplus")
 def _softplus(builder: Builder, call: Call, x: Scalar) -> Scalar:
     """``(bent > 0 ? x : 0) + log1p(exp(-|bent|)) / beta`` with ``bent = beta * x``, which is exact for f32."""
+    if number(call, "beta").value == 1 and ("softplus", call.dtype().name) in builder.short:
+        return Math("softplus", (x,), call.dtype())
     wide = builder.let(cast(x, F64))
     beta = const(number(call, "beta").value, F64)
     bent = builder.let(wide * beta)

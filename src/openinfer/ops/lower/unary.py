@@ -4,7 +4,7 @@ from collections.abc import Callable
 from math import inf
 
 from openinfer.loops.build import Builder, const, math, pair, select, unary
-from openinfer.loops.ir import BOOL, Buffer, Scalar, UnaryOp
+from openinfer.loops.ir import BOOL, Buffer, Scalar, Unary, UnaryOp
 from openinfer.ops.lower.elementwise import Formula, elementwise, pointwise
 from openinfer.ops.lower.operand import KernelInput, lowers
 from openinfer.ops.record import Call
@@ -17,7 +17,6 @@ def _operation(op: UnaryOp) -> Formula:
 _OPERATIONS: tuple[tuple[str, UnaryOp], ...] = (
     ("abs", "abs"),
     ("neg", "neg"),
-    ("sqrt", "sqrt"),
     ("floor", "floor"),
     ("ceil", "ceil"),
     ("round", "rint"),
@@ -35,6 +34,12 @@ def _sign(_builder: Builder, _call: Call, x: Scalar) -> Scalar:
     if x.dtype.kind == "uint":
         return pair("min", x, one)
     return select(x > 0, one, select(x < 0, const(-1, x.dtype), x))
+
+
+@elementwise("sqrt")
+def _sqrt(_builder: Builder, call: Call, x: Scalar) -> Scalar:
+    dtype = call.dtype()
+    return Unary("sqrt", x, dtype if dtype.is_small_float and call.input(0).quant is None else None)
 
 
 elementwise("recip")(lambda _builder, _call, x: 1 / x)

@@ -112,6 +112,11 @@ class Rounding(DeviceSection):
         description="Subnormal f32: computed with as they are (`exact`; `when_asked`: if a shader says so), or as 0 "
         "(`flushed`).",
     )
+    f16_conversions: Literal["exact", "inexact"] | None = Field(
+        default=None,
+        description="What converts pairs of f32 to f16 and back: rounds to the nearest and keeps subnormal numbers and "
+        "NaN (`exact`), or not (`inexact`).",
+    )
 
 
 _Matrix = Literal["f64", "f32", "f16", "bf16", "f8", "i32", "u32", "i8", "u8"]

@@ -16,7 +16,7 @@ from openinfer.errors import Code, Diagnostic, MissingExtraError
 
 GLSLANG = "glslangValidator"
 _COMPILERS = ("gcc", "clang", "cc")
-_SHADERS = ((), ("-DOI_DOUBLE",), ("-DOI_PRESERVE",))
+_SHADERS = ((), ("-DOI_DOUBLE",), ("-DOI_PRESERVE",), ("-DOI_HALVES",))
 """The compiler flags of the program's shaders."""
 _MISSING = {3: "a Vulkan driver", 4: "a device with Vulkan 1.2"}
 """What the program did not find, by its exit code."""

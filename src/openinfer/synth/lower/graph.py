@@ -1,6 +1,6 @@
 """Lowers a bound graph to a program: variables become values, ops become kernels, control flow stays control flow."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from openinfer.check.bound import BoundGraph
 from openinfer.check.order import after_needs
@@ -57,18 +57,21 @@ MOST_CALLS = 200
 """The deepest nesting of block calls."""
 
 
-def lowered(bound: BoundGraph, kept: frozenset[type[Structure]] = frozenset()) -> Program:
+def lowered(
+    bound: BoundGraph, kept: frozenset[type[Structure]] = frozenset(), short: Collection[tuple[str, str]] = ()
+) -> Program:
     """The program of a bound graph. Structured statements are lowered to loops, except for the ``kept`` types.
 
+    ``short`` are the functions that the target has for results of few bits, by name and the dtype of the result.
     Kernels are therefore compared and fused in the form that code is generated from.
     """
-    return _Lowering(bound, kept).run()
+    return _Lowering(bound, kept, short).run()
 
 
 class _Lowering:
     """Lowers the blocks of a graph, node by node."""
 
-    def __init__(self, bound: BoundGraph, kept: frozenset[type[Structure]]) -> None:
+    def __init__(self, bound: BoundGraph, kept: frozenset[type[Structure]], short: Collection[tuple[str, str]]) -> None:
         self._bound = bound
         self._blocks = bound.graph.blocks
         self._reached = bound.reached
@@ -78,7 +81,7 @@ class _Lowering:
         self._variables = VariableValues(bound, self._emission)
         self._families = Families(bound, self._emission, self._variables)
         self._accesses = Accesses(bound, self._emission, self._variables, self._families)
-        self._ops = Ops(bound, self._emission, self._variables, self._families, self._accesses, kept)
+        self._ops = Ops(bound, self._emission, self._variables, self._families, self._accesses, kept, short)
         self._copies = Copies(bound, self._emission, self._variables, self._accesses)
         self._consumers = Consumers(bound, self._emission, self._variables)
         self._calls = BlockCalls(bound, self._emission, self._variables, self._copies)

@@ -1,6 +1,6 @@
 """Lowers ops to kernels."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -36,6 +36,7 @@ class Ops:
         families: Families,
         accesses: Accesses,
         kept: frozenset[type[Structure]],
+        short: Collection[tuple[str, str]],
     ) -> None:
         self._bound = bound
         self._emission = emission
@@ -45,6 +46,7 @@ class Ops:
         self._accesses = accesses
         self._kept = kept
         """The structured statements to keep; all others are lowered to loops."""
+        self._short = short
 
     def op(self, node: Node, kind: Op) -> tuple[Value, ...]:
         """Lower an op to a kernel; returns its results."""
@@ -65,7 +67,7 @@ class Ops:
         read = Read(own.record, given, operands, self._shapes.lengths(node))
         read = SliceLengths(self._emission, node, read, first_step).settled()
         call, operands = self._inferred(node, own.record, read.call), read.operands
-        lowered = lowered_call(own.record, call, own.stored)
+        lowered = lowered_call(own.record, call, own.stored, self._short)
         kernel = plain(lowered.kernel, self._kept)
         inputs: list[StepOperand] = [value for value in operands if value is not None]
         inputs += self._quantization(lowered.quantization, own.operands, operands)

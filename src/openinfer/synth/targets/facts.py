@@ -44,6 +44,8 @@ class Numerics:
     fma: Literal["exact", "two roundings"] = "exact"
     subnormals: Literal["exact", "flushed", "when_asked"] = "exact"
     """``when_asked``: exact in shaders that request it, flushed in others."""
+    halves: Literal["exact", "inexact"] = "exact"
+    """Conversions of pairs of f32 to f16 and back."""
 
     @classmethod
     def of(cls, arch: DeviceArch) -> "Numerics":
@@ -58,6 +60,7 @@ class Numerics:
             said.f32_sqrt or "last bit",
             said.fma or "two roundings",
             said.f32_subnormals or "flushed",
+            said.f16_conversions or "inexact",
         )
 
 

@@ -1,7 +1,7 @@
 /* Describes the Vulkan device of this machine: one fact per line, a key and its value.
  *
- * The arguments are shaders: arithmetic on f32, on f64, and on f32 with subnormal numbers preserved. Their results are
- * compared with those of the CPU. Exits with 3 if there is no driver, with 4 if no device has the required features. */
+ * The arguments are shaders: arithmetic on f32, on f64, and on f32 with subnormal numbers preserved, and conversions of
+ * f16. Their results are compared with those of the CPU. Exits with 3 if there is no driver, with 4 if no device has the required features. */
 
 #include <math.h>
 #include <stdint.h>
@@ -338,6 +338,58 @@ static int is_fused_in_doubles(const char *path)
     return exact;
 }
 
+/* Numbers of the size of f16 and slightly beyond, of any number of digits, and next to such; and every pair of a code
+ * and its complement. */
+static void choose_halves(number *given)
+{
+    for (int i = 0; i < COUNT; ++i, given += GIVEN) {
+        for (int k = 0; k < 2; ++k) {
+            const uint64_t bits = random_bits();
+            const uint32_t digits = (uint32_t)(bits >> 32), exponent = bits % 64 == 0 ? 255 : 100 + (bits >> 6) % 45;
+            const uint32_t last = digits >> 27, mantissa = (digits & 0x7fffffu) >> last << last;
+            given[k].bits = ((uint32_t)(bits >> 31) & 0x80000000u) | exponent << 23 | (mantissa + (bits >> 14) % 3 / 2);
+        }
+        given[2].bits = ((uint32_t)~i & 0xffffu) << 16 | ((uint32_t)i & 0xffffu);
+    }
+}
+
+static double value_of_half(uint32_t code)
+{
+    const int exponent = (int)(code >> 10 & 31), digits = (int)(code & 1023);
+    const double size = exponent == 31 ? (digits ? NAN : INFINITY)
+        : exponent == 0 ? ldexp(digits, -24) : ldexp(digits + 1024, exponent - 25);
+    return copysign(size, code & 0x8000u ? -1.0 : 1.0);
+}
+
+/* The nearest f16; of two, the even one. */
+static double half_of(float x)
+{
+    if (x == 0 || !isfinite(x)) return x;
+    const int exponent = ilogbf(x) < -14 ? -24 : ilogbf(x) - 10;
+    const double rounded = ldexp(nearbyint(ldexp(x, -exponent)), exponent);
+    return copysign(fabs(rounded) < 65536 ? fabs(rounded) : INFINITY, x);
+}
+
+static int is_same(double a, double b)
+{
+    return isnan(a) ? isnan(b) : a == b && !signbit(a) == !signbit(b);
+}
+
+static int has_exact_halves(const char *path)
+{
+    static number given[GIVEN * COUNT];
+    choose_halves(given);
+    const number *found = run(path, given), *own = given;
+    int exact = 1;
+    for (int i = 0; i < COUNT; ++i, found += FOUND, own += GIVEN) {
+        for (int k = 0; k < 2; ++k) {
+            exact &= is_same(value_of_half(found[0].word >> 16 * k & 0xffffu), half_of(own[k].single));
+            exact &= is_same(found[k + 1].single, value_of_half(own[2].word >> 16 * k & 0xffffu));
+        }
+    }
+    return exact;
+}
+
 static void say_numerics(char **shaders)
 {
     create_device();
@@ -351,11 +403,12 @@ static void say_numerics(char **shaders)
     const int may_ask = !(exact & SUBNORMAL) && controls.shaderDenormPreserveFloat32;
     const int asked = may_ask && exact_singles(shaders[3]) & SUBNORMAL;
     printf("numerics.f32_subnormals %s\n", exact & SUBNORMAL ? "exact" : asked ? "when_asked" : "flushed");
+    printf("numerics.f16_conversions %s\n", has_exact_halves(shaders[4]) ? "exact" : "inexact");
 }
 
 int main(int count, char **words)
 {
-    require(count == 4, FAILED, "expected three shaders");
+    require(count == 5, FAILED, "expected four shaders");
     choose_device();
     say_limits();
     say_features();

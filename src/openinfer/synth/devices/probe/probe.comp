@@ -26,10 +26,17 @@ void main()
     if (i >= here.count) return;
     numbers given = numbers(here.given), found = numbers(here.found);
     const NUMBER a = NUMBER_OF(given.v[3 * i]), b = NUMBER_OF(given.v[3 * i + 1]), c = NUMBER_OF(given.v[3 * i + 2]);
+#ifdef OI_HALVES
+    const vec2 halves = unpackHalf2x16(given.v[3 * i + 2].x);
+    found.v[5 * i] = uvec2(packHalf2x16(vec2(a, b)), 0u);
+    found.v[5 * i + 1] = uvec2(floatBitsToUint(halves.x), 0u);
+    found.v[5 * i + 2] = uvec2(floatBitsToUint(halves.y), 0u);
+#else
     precise const NUMBER product = a * b, sum = a + b, quotient = a / b, root = sqrt(a), fused = fma(a, b, c);
     found.v[5 * i] = BITS_OF(product);
     found.v[5 * i + 1] = BITS_OF(sum);
     found.v[5 * i + 2] = BITS_OF(quotient);
     found.v[5 * i + 3] = BITS_OF(root);
     found.v[5 * i + 4] = BITS_OF(fused);
+#endif
 }

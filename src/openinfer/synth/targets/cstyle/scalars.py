@@ -264,7 +264,7 @@ class ScalarPrinter:
                 ones = Const(dtype.maximum if dtype.kind == "uint" else -1, dtype)
                 return self.code(Binary("xor", value.operand, ones))
             case _:
-                return self._function(value.op, dtype, code)
+                return self._function(value.op, dtype, code, about=value.about)
 
     def _binary(self, value: Binary) -> ExprText:
         dtype = value.dtype

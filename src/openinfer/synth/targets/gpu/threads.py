@@ -72,6 +72,9 @@ class ThreadWords:
     """Functions that pack floats into words, two to a word as bf16, by the count of words; at least for one word."""
     near: Mapping[int, str] = field(default_factory=dict)
     """The same, if numbers halfway between two of bf16 may become either."""
+    of_halves: tuple[str, ...] = ()
+    """The two f16 numbers in a word, if a device converts them itself; ``to_halves`` packs two floats."""
+    to_halves: str = ""
 
     def loops(self) -> dict[Bind, PrintLoop]:
         """How loops are printed."""
@@ -224,6 +227,8 @@ class ThreadPrinter:
             return words.to_float.format(word)
         if dtype.name == "bf16":
             return words.to_float.format(f"{word} << 16" if shift == 0 else f"{word} & 0xffff0000u")
+        if dtype.name == "f16" and words.of_halves:
+            return words.of_halves[shift // 16].format(word)
         code = f"{word} >> {shift}u" if shift else word
         if dtype.is_packed:
             return _field(dtype, writer.scalars.type_of(dtype), f"(({code}) & {(1 << dtype.bits) - 1}u)")
@@ -263,6 +268,8 @@ class ThreadPrinter:
             texts = [f"{writer.scalars.need(rounded[1])}({low}, {high})" for low, high in pairs]
         elif one.has_words:
             texts = [*names]
+        elif dtype.name == "f16" and words.to_halves:
+            texts = [words.to_halves.format(*pair) for pair in zip(names[::2], names[1::2], strict=True)]
         elif dtype.bits == 64:
             writer.scalars.type_of(dtype)
             halves = words.of_double if dtype.kind == "float" else words.of_long

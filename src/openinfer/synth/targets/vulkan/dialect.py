@@ -250,6 +250,7 @@ GLSL = Dialect(
 )
 """Buffers have fewer than 2^32 elements: 64-bit positions are narrowed where memory is accessed."""
 
+_SMALL = tuple(one.name for one in DTYPES.values() if one.is_small_float)
 _THROUGH_F64 = {("div", "f32"): Own("float(double({0}) / double({1}))", types=("f64",))}
 """Rounded twice, which is harmless: f64 has more than twice the digits."""
 _BY_REMAINDER = {("div", "f32"): Own("oi_quotient_f32({0}, {1})", need="oi_quotient_f32")}
@@ -259,16 +260,40 @@ _NORMAL = {
     for name in ("exp", "log", "log2", "log10")
 }
 """For devices that flush subnormal numbers."""
-_FUSED = {("gelu", "f32"): Own("oi_normal_gelu_f32({0})", need="oi_normal_gelu_f32")}
+_FUSED = {
+    ("gelu", "f32"): Own("oi_normal_gelu_f32({0})", need="oi_normal_gelu_f32"),
+    ("log1p", "f32"): Own("oi_fused_log1p_f32({0})", need="oi_fused_log1p_f32"),
+}
 """For those that also have a fused multiply-add with a single rounding."""
+_FUSED_ROOTS = {("sqrt", "f32"): Own("oi_fused_sqrt_f32({0})", need="oi_fused_sqrt_f32")}
+"""For those whose roots are not exact, but whose fused multiply-add is."""
+_HALF_ROOTS = {("sqrt", "f16"): Own("oi_half_sqrt_f32({0})", need="oi_half_sqrt_f32")}
+"""For roots of f16, by the dtype of the result."""
+_NEAR_ROOTS = {("rsqrt", "f32"): Own("oi_near_rsqrt_f32({0})", need="oi_near_rsqrt_f32")}
+_FEW_ANGLES = {
+    (name, kind): Own(f"oi_{short}_{name}_f32({{0}})", need=f"oi_{short}_{name}_f32")
+    for name in ("sin", "cos")
+    for kind, short in ((kind, "few" if DTYPES[kind].maximum >= 2**16 else "half") for kind in _SMALL)
+}
+"""The same, if a fused multiply-add rounds once; fewer steps if no number is larger than 2^16."""
+_FEW_ROOTS = {
+    **{("sqrt", name): Own("oi_few_sqrt_f32({0})", need="oi_few_sqrt_f32") for name in _SMALL if name != "f16"},
+    **{("rsqrt", name): Own("oi_few_rsqrt_f32({0})", need="oi_few_rsqrt_f32") for name in _SMALL},
+}
+"""For results so short that a root that is nearly right is rounded to the right one."""
 _NEAR = {("div", "f32"): Own("oi_near_f32({0}, {1})", need="oi_near_f32")}
 """For intermediate values of results in f32."""
+_NEAR_SMOOTH = {
+    (name, "f32"): Own(f"oi_near_{name}_f32({{0}})", need=f"oi_near_{name}_f32") for name in ("mish", "softplus")
+}
+"""Both, where the result is an f32."""
 _NEAR_EXP = {("exp", "f32"): Own("oi_near_exp_f32({0})", need="oi_near_exp_f32")}
 """The same for devices that flush subnormal numbers."""
+_FEW_FUNCTIONS = ("exp", "tanh", "gelu", "erf", "log1p", "mish", "softplus")
 _FEW = {
     ("div", "f32"): Own("oi_few_f32({0}, {1})", need="oi_few_f32"),
     ("inverse", "f32"): Own("(1.0f / {0})", takes=Rank.UNARY),
-    **{(name, "f32"): Own(f"oi_few_{name}_f32({{0}})", need=f"oi_few_{name}_f32") for name in ("exp", "tanh", "gelu")},
+    **{(name, "f32"): Own(f"oi_few_{name}_f32({{0}})", need=f"oi_few_{name}_f32") for name in _FEW_FUNCTIONS},
 }
 """For intermediate values of results with half as many bits, or fewer: the device's own functions suffice."""
 
@@ -292,9 +317,11 @@ def glsl(
         functions = {**functions, **(_BY_REMAINDER if is_fused else _THROUGH_F64)}
     if numerics.subnormals == "flushed":
         functions = {**functions, **_NORMAL, **(_FUSED if is_fused else {})}
-        small = [one.name for one in DTYPES.values() if one.is_small_float]
-        about = {(name, kind): own for (name, _), own in _FEW.items() for kind in small}
-        about |= _NEAR_EXP if is_fused else {}
+        about = {(name, kind): own for (name, _), own in _FEW.items() for kind in _SMALL}
+        about |= {**_NEAR_EXP, **_NEAR_SMOOTH, **_FEW_ANGLES} if is_fused else {}
+    if numerics.root != "exact":
+        functions = {**functions, **(_FUSED_ROOTS if is_fused else {})}
+        about = {**about, **_FEW_ROOTS, **({**_HALF_ROOTS, **_NEAR_ROOTS} if is_fused else {})}
     if has_near_quotients(numerics):
         about = {**about, **_NEAR}
     frame = partial(_framed, guard=guard, is_early=is_early, in_teams=in_teams)
@@ -302,9 +329,10 @@ def glsl(
 
 
 def known_words(numerics: Numerics) -> dict[str, int]:
-    """Macros that tell support code whether a device has exact fma, which roots are exact, and whether it flushes."""
+    """Macros that tell support code what is exact on a device, and whether it flushes."""
     return {
         "OI_FUSED": int(numerics.fma == "exact"),
         "OI_ROOTS": 12 if numerics.root == "exact" else 8,
         "OI_FLUSHED": int(numerics.subnormals == "flushed"),
+        "OI_HALVES": int(numerics.halves == "exact"),
     }

@@ -5,7 +5,7 @@ be correct to the last bit.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from math import exp, inf
 
 from openinfer.dtypes import DTYPES
@@ -46,6 +46,20 @@ def with_inverses(body: Statements) -> Statements:
         if not _LEAST <= low <= high <= _MOST:
             return None
         return Binary("mul", value.left, Math("inverse", (value.right,), value.about))
+
+    return changed_statements(body, change)
+
+
+def with_inverse_roots(body: Statements, kinds: Collection[str]) -> Statements:
+    """Statements in which 1 divided by a root is a function, for results of these dtypes."""
+
+    def change(value: Scalar) -> Scalar | None:
+        match value:
+            case Binary("div", Const(1.0), Unary("sqrt", operand)) if _is_near(value):
+                is_known = value.about is not None and value.about.name in kinds
+                return Math("rsqrt", (operand,), value.about) if is_known else None
+            case _:
+                return None
 
     return changed_statements(body, change)
 

@@ -78,7 +78,8 @@ def _is_near(value: Scalar, known: Mapping[Scalar, Scalar]) -> bool:
     match value:
         case ScalarVar():
             return value in known and _is_near(known[value], known)
-        case Math():
+        case Math() | Unary("sqrt"):
+            # A root of a number of few digits is never halfway between two of them.
             return value.about is not None
         case Binary("mul", left, Const()):
             return _is_near(left, known)

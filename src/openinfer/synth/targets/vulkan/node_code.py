@@ -20,6 +20,7 @@ from openinfer.synth.targets.simt.machine import SimtMachine
 from openinfer.synth.targets.simt.require import Requirement
 from openinfer.synth.targets.simt.schedule import scheduled
 from openinfer.synth.targets.vulkan.buildfiles import LIBRARIES
+from openinfer.synth.targets.vulkan.dialect import glsl
 from openinfer.synth.targets.vulkan.features import features_of
 from openinfer.synth.targets.vulkan.project import VULKAN
 from openinfer.synth.targets.vulkan.require import ARGUMENT_BYTES
@@ -93,7 +94,7 @@ class CallWriter:
 
     def code(self, record: OpRecord, call: Call, stored: Sequence[DType | None]) -> NodeCode:
         """The code of a complete call; ``stored`` are the actual dtypes of its operands."""
-        lowered = lowered_call(record, call, stored)
+        lowered = lowered_call(record, call, stored, glsl(self.numerics).about)
         kernel = plain(lowered.kernel, self.structures)
         launches = scheduled(kernel, self.machine)
         printed = [

@@ -25,11 +25,11 @@ from openinfer.synth.targets.vulkan.dialect import (
     known_words,
     memory_type,
 )
-from openinfer.synth.targets.vulkan.divisors import with_common_divisors, with_inverses
+from openinfer.synth.targets.vulkan.divisors import with_common_divisors, with_inverse_roots, with_inverses
 from openinfer.synth.targets.vulkan.exact import with_exact_names, with_factors, with_floors, with_near_stores
 from openinfer.synth.targets.vulkan.exchanges import EXCHANGES
 from openinfer.synth.targets.vulkan.support import EXTENSIONS, support_code
-from openinfer.synth.targets.vulkan.thread_words import GLSL_THREADS, WIDE_TYPES
+from openinfer.synth.targets.vulkan.thread_words import WIDE_TYPES, glsl_threads
 from openinfer.synth.targets.vulkan.waiting import FUNCTIONS, IN_TEAMS, MEMORY_MODEL, POST
 
 VERSION_LINE = "#version 460"
@@ -49,12 +49,13 @@ _DENORMAL = 'spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capab
 """DenormPreserve for 32 bits: subnormal numbers are not flushed to 0."""
 
 
-def _prepared(kernel: Kernel, *, has_inverses: bool, is_flushing: bool) -> Kernel:
+def _prepared(kernel: Kernel, *, numerics: Numerics) -> Kernel:
     """Names common subexpressions and arithmetic that must be exact; the schedule has already dealt with loops."""
     taken = {one.name for one in (*kernel.inputs, *kernel.outputs, *kernel.scratch)}
-    body = with_factors(with_floors(kernel.body) if is_flushing else kernel.body)
+    body = with_factors(with_floors(kernel.body) if numerics.subnormals == "flushed" else kernel.body)
+    body = with_inverse_roots(body, {kind for function, kind in glsl(numerics).about if function == "rsqrt"})
     body = with_near_stores(body)
-    if has_inverses:
+    if has_near_quotients(numerics):
         body = with_inverses(body)
         body = with_common_divisors(body, FreshNames(taken | {var.name for var in variables_of(body)}))
     body = with_names(body, taken)
@@ -62,7 +63,7 @@ def _prepared(kernel: Kernel, *, has_inverses: bool, is_flushing: bool) -> Kerne
 
 
 @cache
-def _templates(*, has_inverses: bool, is_flushing: bool, guard: LaunchGuard) -> Templates:
+def _templates(numerics: Numerics, guard: LaunchGuard) -> Templates:
     def ready(_one: Ready, writer: KernelWriter, depth: int) -> None:
         for line in ("oi_await();", guard.value):
             writer.line(depth, line)
@@ -71,10 +72,9 @@ def _templates(*, has_inverses: bool, is_flushing: bool, guard: LaunchGuard) -> 
         if guard is not LaunchGuard.NONE:
             writer.line(depth, "if (is_stopped) return;")
 
-    threads = {**GLSL_THREADS.statements(), **EXCHANGES}
-    own: dict[type[Statement], PrintStatement] = {**threads, Ready: ready, Unfailed: unfailed}
-    prepared = partial(_prepared, has_inverses=has_inverses, is_flushing=is_flushing)
-    return Templates(prepared, loops=GLSL_THREADS.loops(), statements=own)
+    threads = glsl_threads(numerics)
+    own: dict[type[Statement], PrintStatement] = {**threads.statements(), **EXCHANGES, Ready: ready, Unfailed: unfailed}
+    return Templates(partial(_prepared, numerics=numerics), loops=threads.loops(), statements=own)
 
 
 def launch_code(launch: Launch, name: str, numerics: Numerics, bounds: Mapping[str, int] | None = None) -> LaunchCode:
@@ -83,9 +83,8 @@ def launch_code(launch: Launch, name: str, numerics: Numerics, bounds: Mapping[s
     guard = late if launch.is_guarded else LaunchGuard.NONE
     in_teams = has_teams(launch.kernel)
     dialect = glsl(numerics, guard, is_early=has_statement(launch.kernel, Ready), in_teams=in_teams)
-    is_flushing = numerics.subnormals == "flushed"
-    templates = _templates(has_inverses=has_near_quotients(numerics), is_flushing=is_flushing, guard=guard)
-    code = statements.printed(_with_shared_names(launch.kernel, name), name, dialect, templates, bounds=bounds)
+    kernel, templates = _with_shared_names(launch.kernel, name), _templates(numerics, guard)
+    code = statements.printed(kernel, name, dialect, templates, bounds=bounds)
     return LaunchCode(name, code, arguments_of(launch.kernel, code, is_guarded=launch.is_guarded or in_teams))
 
 

@@ -1,6 +1,9 @@
 """Thread operations in GLSL."""
 
+from dataclasses import replace
+
 from openinfer.dtypes import DType
+from openinfer.synth.targets.facts import Numerics
 from openinfer.synth.targets.gpu.threads import ThreadWords
 from openinfer.synth.targets.vulkan.dialect import WORDS
 from openinfer.synth.targets.vulkan.support import TYPES
@@ -45,3 +48,13 @@ GLSL_THREADS = ThreadWords(
     rounded={1: "oi_pair_bf16", 2: "oi_pairs_bf16", 4: "oi_quads_bf16"},
     near={2: "oi_near_pairs_bf16", 4: "oi_near_quads_bf16"},
 )
+_OWN_HALVES = replace(
+    GLSL_THREADS,
+    of_halves=("unpackHalf2x16({0})[0]", "unpackHalf2x16({0})[1]"),
+    to_halves="packHalf2x16(vec2({0}, {1}))",
+)
+
+
+def glsl_threads(numerics: Numerics) -> ThreadWords:
+    """The words for a device that rounds like this."""
+    return _OWN_HALVES if numerics.halves == "exact" else GLSL_THREADS

@@ -200,16 +200,6 @@ uvec4 oi_quads_bf16(float a, float b, float c, float d, float e, float f, float 
 #endif
     return uvec4(oi_pair_bf16(a, b), oi_pair_bf16(c, d), oi_pair_bf16(e, f), oi_pair_bf16(g, h));
 }
-
-//: oi_from_f16 u16
-/* A subnormal f16 is a multiple of 2^-24: no subnormal f32, which a device may flush to 0, is involved. */
-OI_FUNCTION float oi_from_f16(uint16_t h)
-{
-    const uint32_t sign = oi_u32(h & 0x8000u) << 16, size = oi_u32(h) & 0x7fffu;
-    const float small = float(size) * 5.9604644775390625e-08f;
-    const uint32_t normal = (size << 13) + (size < 0x7c00u ? 0x38000000u : 0x70000000u);
-    return uintBitsToFloat((size < 0x400u ? floatBitsToUint(small) : normal) | sign);
-}
 //: oi_near_pair_bf16
 /* Packs two numbers that are not NaN, halfway ones rounded away from 0. */
 #define oi_near_pair_bf16(a, b) (((oi_bits_f32_u32(a) + 0x8000u) >> 16) | ((oi_bits_f32_u32(b) + 0x8000u) & 0xffff0000u))
