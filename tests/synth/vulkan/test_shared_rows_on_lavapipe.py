@@ -4,6 +4,7 @@ Lavapipe runs groups on threads of the CPU, as many as it is told to have. It si
 65,535 iterations, so groups wait slowly here.
 """
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 from tests.synth.vulkan.on_device import FLAGS, compiled, on_lavapipe
 
-from openinfer import DeviceArch, Synthesizer, graph
+from openinfer import DeviceArch, Simulator, Synthesizer, graph
 from openinfer.dtypes import dtype_of
 from openinfer.errors import ExecutionError
 from openinfer.loops.build import Builder, index, load, pair
@@ -21,6 +22,7 @@ from openinfer.synth.devices.vulkan import GLSLANG
 from openinfer.synth.plan import Plan
 from openinfer.synth.program.ir import KernelStep
 from openinfer.synth.targets.facts import Numerics
+from openinfer.synth.targets.project import Golden
 from openinfer.synth.targets.simt.launches import Launches, has_teams
 from openinfer.synth.targets.simt.machine import simt_machine
 from openinfer.synth.targets.simt.schedule import scheduled
@@ -112,6 +114,25 @@ def test_after_a_failure_no_group_of_a_row_waits_or_writes() -> None:
             with pytest.raises(ExecutionError, match="an index is out of range"):
                 module({**inputs, "ids": np.array([3, 4], np.int32)})
         np.testing.assert_allclose(module.fetch("total"), done * softmax(x), rtol=1e-5)
+
+
+@pytest.mark.usefixtures("slowly")
+def test_a_selftest_of_shared_rows_passes_under_validation(tmp_path: Path) -> None:
+    """Each case is a step: the words are as it found them."""
+    found = graph(ROWS)
+    executor, rng = Simulator(None).make_executor(found), np.random.default_rng(6)
+    golden = []
+    for _ in range(3):
+        x = rng.standard_normal((4, 5000)).astype(np.float32)
+        executor({"x": x})
+        golden.append(Golden({"x": x}, {name: executor.fetch(name) for name in ("y", "z")}))
+    Synthesizer(ordered(), name="rows").synthesize(None, found).emit(tmp_path, golden)
+    command = ["make", "selftest", "CFLAGS=-O1 -Wall -Wextra -Werror"]
+    environment = {**os.environ, "VK_INSTANCE_LAYERS": "VK_LAYER_KHRONOS_validation"}
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, env=environment)
+    assert ended.returncode == 0, f"{ended.stdout[-3000:]}\n{ended.stderr[-3000:]}"
+    assert "Validation" not in ended.stdout + ended.stderr, ended.stdout
+    assert "values are right" in ended.stdout
 
 
 @pytest.mark.usefixtures("slowly")
