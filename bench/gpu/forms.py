@@ -20,6 +20,7 @@ from openinfer.dtypes import DTYPES
 from openinfer.loops.build import cast, load
 from openinfer.loops.expand import plain
 from openinfer.loops.ir import ACCUMULATOR, Buffer, Contraction, Kernel, ScalarVar
+from openinfer.loops.teams import words_of
 from openinfer.ops import OPS, Call, TensorType, complete, infer
 from openinfer.ops.lower.kernel import kernel_of
 from openinfer.synth.devices.description import DeviceArch
@@ -27,11 +28,11 @@ from openinfer.synth.targets.facts import Numerics
 from openinfer.synth.targets.gpu.arguments import Argument, Given
 from openinfer.synth.targets.simt.baseline import baseline
 from openinfer.synth.targets.simt.launches import Launches, group_of
-from openinfer.synth.targets.simt.machine import SharedRows, SimtMachine, simt_machine
+from openinfer.synth.targets.simt.machine import SimtMachine, simt_machine
 from openinfer.synth.targets.simt.schedule import STRUCTURES, scheduled
 from openinfer.synth.targets.vulkan.dialect import glsl
 from openinfer.synth.targets.vulkan.shader import VERSION_LINE, group_line, head, launch_code, shader
-from openinfer.synth.targets.vulkan.waiting import TEAM_WORDS, TEAMS_AT
+from openinfer.synth.targets.vulkan.waiting import TEAMS_AT
 
 SIZES = (64 << 20, 256 << 20)
 """Bytes that a launch moves: from the first on, forms should reach what a plain stream does."""
@@ -220,6 +221,8 @@ class Program:
     numerics: Numerics
     arrays: list[str] = field(default_factory=list)
     entries: list[str] = field(default_factory=list)
+    words: int = 32
+    """Words through which the groups of a launch exchange values at most."""
 
     def code(self, text: str) -> str:
         """A shader as an array; its name."""
@@ -263,6 +266,7 @@ class Program:
             launches = []
             for launch in found.launches:
                 made = launch_code(launch, "run", self.numerics)
+                self.words = max(self.words, words_of(launch.kernel))
                 group = group_of(launch.kernel, self.machine.group)
                 name = self.code(shader([made], group, self.numerics, "run();"))
                 given = [_place(one, places) for one in made.arguments]
@@ -284,7 +288,7 @@ class Program:
 
     def build(self) -> Path:
         """The program."""
-        facts = f"TEAM_BYTES = {4 * TEAM_WORDS * SharedRows.at_once}, TEAMS_AT = {4 * TEAMS_AT}"
+        facts = f"TEAM_BYTES = {4 * self.words}, TEAMS_AT = {4 * TEAMS_AT}"
         text = "".join(
             (f"enum {{ {facts} }};\n", *self.arrays, "static const measured cases[] = {\n", *self.entries, "};\n")
         )

@@ -1,5 +1,7 @@
 """Threads of a group in the interpreter: what they have together, what they share, and where they race or diverge."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -12,20 +14,24 @@ from openinfer.loops.ir import (
     Buffer,
     Combine,
     Const,
+    Exchange,
     Fail,
     For,
     GroupBarrier,
     If,
     Kernel,
+    Leave,
     Let,
     Local,
     LoopKind,
     Ready,
+    Scalar,
     ScalarVar,
     Select,
     Space,
     Statement,
     Store,
+    TeamWords,
     WideLoad,
     WideStore,
 )
@@ -136,82 +142,136 @@ def test_verify_knows_what_threads_do() -> None:
 
 # --- teams of groups --------------------------------------------------------------------------------------------------
 
-G, AT, THERE = (ScalarVar(name) for name in ("g", "at", "there"))
-PASSED = Buffer("passed", F32, (8,), Space.SCRATCH)
-MEETING = GroupBarrier(groups=2)
+G, M, AT = (ScalarVar(name) for name in ("g", "m", "at"))
+TAKEN = Buffer("taken", F32, (2,), Space.GROUP)
+WORDS = TeamWords(rows=2, groups=2, count=8)
+FREE = GroupBarrier()
+KEEP = Store(SHARED, (T,), load(X, AT))
+FIRST = Exchange((load(SHARED, index(0)),), (TAKEN,), M, WORDS, 0)
+AGAIN = replace(FIRST, values=(load(SHARED, index(1)),), place=4)
+LEAVE = Leave(M, WORDS)
+SHOW = Store(Y, (AT,), load(TAKEN, T))
 
 
 def team(*body: Statement) -> Kernel:
-    """Two teams of two groups of two threads each, which have ``at`` and the place of the other group's thread."""
-    lets = Let(AT, ScalarVar("m") * 4 + G * 2 + T), Let(THERE, ScalarVar("m") * 4 + (index(1) - G) * 2 + T)
-    threads = For(T, index(2), (*lets, *body), LoopKind.PARALLEL, Bind.THREAD)
-    loop = For(G, index(2), (Alloc(SHARED), threads), LoopKind.PARALLEL, Bind.GROUP)
-    return Kernel("k", (X,), (Y, PASSED), (For(ScalarVar("m"), index(2), (loop,), LoopKind.PARALLEL, Bind.TEAM),))
+    """Two teams of two groups of two threads each, with the place of each thread among all in ``at``."""
+    threads = For(T, index(2), (Let(AT, M * 4 + G * 2 + T), *body), LoopKind.PARALLEL, Bind.THREAD)
+    loop = For(G, index(2), (Alloc(SHARED), Alloc(TAKEN), threads), LoopKind.PARALLEL, Bind.GROUP)
+    return Kernel("k", (X,), (Y,), (For(M, index(2), (loop,), LoopKind.PARALLEL, Bind.TEAM),))
 
 
-PASS = Store(PASSED, (AT,), load(X, AT))
-SWAP = Store(Y, (AT,), load(PASSED, THERE))
+def test_each_group_gets_the_values_of_all() -> None:
+    kernel = team(KEEP, FREE, FIRST, SHOW, LEAVE)
+    assert verify(kernel) == []
+    assert both(kernel).tolist() == [0, 2, 0, 2, 4, 6, 4, 6]
+    kernel = team(KEEP, FREE, FIRST, FREE, AGAIN, LEAVE, SHOW)
+    assert verify(kernel) == []
+    assert both(kernel).tolist() == [1, 3, 1, 3, 5, 7, 5, 7]
 
 
-def test_groups_see_what_others_wrote_before_all_of_the_team_met() -> None:
-    assert both(team(PASS, MEETING, SWAP)).tolist() == [2, 3, 0, 1, 6, 7, 4, 5]
-    assert both(team(MEETING, PASS, GroupBarrier(), MEETING, SWAP)).tolist() == [2, 3, 0, 1, 6, 7, 4, 5]
+def test_memory_has_nothing_of_others_before_they_exchange_it() -> None:
+    with pytest.raises(UndefinedError, match="read before it is written"):
+        interpret(team(KEEP, FREE, SHOW), [ARRAY])
+    with pytest.raises(UndefinedError, match="outside of"):
+        interpret(team(KEEP, FREE, FIRST, Store(Y, (AT,), load(TAKEN, T + 1))), [ARRAY])
 
 
-@pytest.mark.parametrize("between", [(), (GroupBarrier(),)])
 @pytest.mark.parametrize("order", [iter, reversed])
-def test_groups_race_unless_they_meet(order: IterationOrder, between: tuple[Statement, ...]) -> None:
-    kernel = team(MEETING, PASS, *between, SWAP)
-    with pytest.raises(UndefinedError, match=r"read before it is written|parallel loop"):
+def test_groups_see_nothing_else_of_each_other(order: IterationOrder) -> None:
+    """An exchange is no fence."""
+    passed = Buffer("passed", F32, (8,), Space.SCRATCH)
+    store = Store(passed, (AT,), load(X, AT))
+    swap = Store(Y, (AT,), load(passed, M * 4 + (index(1) - G) * 2 + T))
+    kernel = replace(team(KEEP, store, FREE, FIRST, LEAVE, swap), outputs=(Y, passed))
+    with pytest.raises(UndefinedError, match="of a parallel loop touch"):
         interpret(kernel, [ARRAY], order=order)
 
 
-def test_what_others_still_read_is_not_written_again() -> None:
-    """Of two orders, one shows it."""
-    kernel = team(PASS, MEETING, SWAP, Store(PASSED, (AT,), load(X, AT)))
-    with pytest.raises(UndefinedError, match="parallel loop"):
-        both(kernel)
+def test_threads_of_a_group_exchange_the_same_value() -> None:
+    with pytest.raises(UndefinedError, match="exchange different values"):
+        interpret(team(KEEP, FREE, replace(FIRST, values=(load(X, AT),)), LEAVE, SHOW), [ARRAY])
 
 
-def test_each_group_of_a_team_has_its_own_shared_memory() -> None:
-    kept = Store(SHARED, (T,), load(X, AT)), GroupBarrier(), PASS, MEETING
-    assert both(team(*kept, Store(Y, (AT,), load(SHARED, T)))).tolist() == ARRAY.tolist()
+def test_what_other_threads_store_is_not_exchanged_without_a_barrier() -> None:
+    with pytest.raises(UndefinedError, match=r"read before it is written|of a parallel loop touch"):
+        both(team(FREE, KEEP, FIRST, LEAVE, SHOW))
 
 
 @pytest.mark.parametrize("place", [G, T])
-def test_groups_that_others_do_not_meet_are_refused(place: ScalarVar) -> None:
+def test_groups_whose_values_others_do_not_await_are_refused(place: ScalarVar) -> None:
     with pytest.raises(UndefinedError, match="which others do not reach"):
-        interpret(team(PASS, If(place.eq(0), (MEETING,))), [ARRAY])
+        interpret(team(KEEP, FREE, If(place.eq(0), (FIRST,)), LEAVE), [ARRAY])
 
 
-def test_groups_that_meet_elsewhere_are_refused() -> None:
+def test_groups_that_exchange_values_elsewhere_are_refused() -> None:
     with pytest.raises(UndefinedError, match="which others do not reach"):
-        interpret(team(PASS, If(G.eq(0), (MEETING,), (GroupBarrier(groups=2),))), [ARRAY])
+        interpret(team(KEEP, FREE, If(G.eq(0), (FIRST,), (AGAIN,)), LEAVE), [ARRAY])
 
 
-def test_a_team_has_as_many_groups_as_meet() -> None:
-    kernel = team(PASS, GroupBarrier(groups=3), SWAP)
-    assert verify(kernel) == ["not all groups of a team wait for each other"]
+@pytest.mark.parametrize("row", [G, M + 1, M - 1])
+def test_groups_exchange_values_of_one_row_that_has_words(row: Scalar) -> None:
+    with pytest.raises(UndefinedError, match="through words of rows"):
+        interpret(team(KEEP, FREE, replace(FIRST, row=row), LEAVE), [ARRAY])
+
+
+def test_words_are_used_once() -> None:
+    other = replace(AGAIN, place=3)
+    assert verify(team(KEEP, FREE, FIRST, FREE, other, LEAVE)) == ["word 3 of a row is used by two exchanges"]
+    loop = For(ScalarVar("n"), index(2), (FREE, FIRST, LEAVE))
+    with pytest.raises(UndefinedError, match="through words of rows"):
+        interpret(team(KEEP, loop), [ARRAY])
+    other = replace(AGAIN, place=6)
+    assert verify(team(KEEP, FREE, other, LEAVE)) == ["an exchange needs 10 words of a row, which has 8"]
+    other = replace(AGAIN, words=replace(WORDS, rows=4))
+    assert verify(team(KEEP, FREE, FIRST, FREE, other, LEAVE)) == ["the rows of a team have words in several places"]
+
+
+def test_words_are_left_as_they_were_found() -> None:
+    for body in ((KEEP, FREE, FIRST), (KEEP, FREE, FIRST, LEAVE, FREE, AGAIN)):
+        assert verify(team(*body)) == ["groups do not leave the words of a row"]
+
+
+def test_threads_may_still_read_what_an_exchange_without_a_barrier_overwrites() -> None:
+    assert verify(team(KEEP, FREE, FIRST, AGAIN, LEAVE)) == ["an exchange may overwrite what threads still read"]
+
+
+def test_values_are_exchanged_in_memory_of_the_group() -> None:
+    taken = Buffer("taken", F32, (1,), Space.ARENA)
+    kernel = team(KEEP, FREE, replace(FIRST, memory=(taken,)), LEAVE)
+    assert "'taken' gets values of all groups, but is not in group memory" in verify(kernel)
+    assert "index 1 of 'taken' is outside of [1]" in verify(kernel)
+    whole = replace(FIRST, values=(index(1),))
+    assert "what is exchanged in 'taken' is index, not f32: 1" in verify(team(FREE, whole, LEAVE))
+
+
+def test_all_groups_of_a_team_exchange_values() -> None:
+    fewer = replace(WORDS, groups=3, count=12)
+    exchange = replace(FIRST, words=fewer, memory=(SHARED,), values=(Const(1.0, F32),))
+    kernel = team(FREE, exchange, Leave(M, fewer))
+    assert verify(kernel) == ["not all groups of a team exchange values"]
     with pytest.raises(UndefinedError, match="which others do not reach"):
         interpret(kernel, [ARRAY])
 
 
-def test_groups_meet_in_teams_only() -> None:
-    kernel = Kernel("k", (X,), (Y,), (For(T, index(2), (MEETING,), LoopKind.PARALLEL, Bind.THREAD),))
-    assert verify(kernel) == ["groups wait for each other outside of a team"]
+def test_groups_exchange_values_in_teams_only() -> None:
+    one = replace(FIRST, values=(Const(1.0, F32),), row=index(0))
+    inner = For(T, index(2), (FREE, one), LoopKind.PARALLEL, Bind.THREAD)
+    kernel = Kernel("k", (X,), (Y,), (Alloc(TAKEN), inner))
+    assert verify(kernel) == ["groups exchange values outside of a team"]
     with pytest.raises(UndefinedError, match="outside of a team"):
         interpret(kernel, [ARRAY])
-    (loop,) = team(MEETING).body
+    (loop,) = team(KEEP, FREE, FIRST, LEAVE).body
     assert isinstance(loop, For)
-    (inner,) = loop.body
-    odd = For(ScalarVar("m"), index(2), (Let(ScalarVar("n"), index(0)), inner), LoopKind.PARALLEL, Bind.TEAM)
-    assert "a team is not one loop over groups" in verify(Kernel("k", (X,), (Y, PASSED), (odd,)))
+    (inner_loop,) = loop.body
+    odd = For(M, index(2), (Let(ScalarVar("n"), index(0)), inner_loop), LoopKind.PARALLEL, Bind.TEAM)
+    assert "a team is not one loop over groups" in verify(Kernel("k", (X,), (Y,), (odd,)))
     inside = For(ScalarVar("n"), index(2), (loop,))
-    assert "a team is part of another loop" in verify(Kernel("k", (X,), (Y, PASSED), (inside,)))
+    assert "a team is part of another loop" in verify(Kernel("k", (X,), (Y,), (inside,)))
 
 
 def test_groups_of_a_team_do_not_end_one_by_one() -> None:
     """Others would wait for them forever."""
-    assert verify(team(Fail("no result"), MEETING)) == ["a group of a team may fail, and others would wait for it"]
-    problems = verify(team(Ready(), PASS, MEETING, SWAP))
+    may_fail = team(Fail("no result"), KEEP, FREE, FIRST, LEAVE)
+    assert verify(may_fail) == ["a group of a team may fail, and others would wait for it"]
+    problems = verify(team(Ready(), KEEP, FREE, FIRST, LEAVE))
     assert any(one.startswith("groups of a team wait for other launches") for one in problems)

@@ -15,8 +15,9 @@ from openinfer.loops.build import Builder, index, load, pair
 from openinfer.loops.dim import Dim
 from openinfer.loops.expand import plain
 from openinfer.loops.interpret import UndefinedError, interpret
-from openinfer.loops.ir import Buffer, GroupBarrier, Kernel, LoopKind, Statement, Unfailed, walk
+from openinfer.loops.ir import Buffer, Exchange, GroupBarrier, Kernel, LoopKind, Statement, TeamWords, Unfailed, walk
 from openinfer.loops.rewrite import Statements, map_statements
+from openinfer.loops.teams import needed_words
 from openinfer.loops.text import kernel_text
 from openinfer.loops.verify import verify
 from openinfer.ops import OPS, Call, TensorType, complete, infer
@@ -27,7 +28,7 @@ from openinfer.synth.targets.simt.machine import SharedRows, SimtMachine, simt_m
 from openinfer.synth.targets.simt.ready import with_late_guards, with_short_ready
 from openinfer.synth.targets.simt.schedule import scheduled
 
-SHARED = SharedRows(threads=8, elements=8, most=4, at_once=64)
+SHARED = SharedRows(threads=8, elements=8, most=4)
 MACHINE = SimtMachine(8, 4, largest_group=8, kept_elements=8, shared_rows=SHARED)
 H200 = simt_machine(DeviceArch.named("h200-vulkan"))
 
@@ -61,8 +62,8 @@ def random(dtype: DType, *shape: int) -> Array:
         (32_768, "1024 threads each"),
         (40_000, "512 threads each"),
         (50_001, "512 threads each"),
-        (65_536, "8 groups of 256 threads each"),
-        (131_072, "16 groups of 256 threads each"),
+        (65_536, "16 groups of 128 threads each"),
+        (131_072, "32 groups of 128 threads each"),
     ],
 )
 def test_rows_of_an_h200_that_no_group_can_hold_are_shared(length: int, form: str) -> None:
@@ -71,7 +72,7 @@ def test_rows_of_an_h200_that_no_group_can_hold_are_shared(length: int, form: st
 
 def test_elements_of_fewer_bits_take_as_many_registers() -> None:
     found = forms(of_op("rms_norm", BF16, (64, 65_536), (65_536,)), H200)
-    assert found == ["rows: 8 groups of 256 threads each, in registers"]
+    assert found == ["rows: 16 groups of 128 threads each, in registers"]
 
 
 @pytest.mark.parametrize("name", ["h200", "lavapipe", "vulkan"])
@@ -132,10 +133,10 @@ def test_rows_in_which_groups_may_end_early_are_not_shared() -> None:
 # --- what they compute ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("at_once", [64, 2], ids=["", "in turns"])
+@pytest.mark.parametrize("most_groups", [64, 8], ids=["", "in turns"])
 @pytest.mark.parametrize(("rows", "length"), [(1, 128), (5, 129), (3, 191), (2, 200), (3, 256), (3, 260), (2, 999)])
-def test_shared_rows_are_right_at_every_length(rows: int, length: int, at_once: int) -> None:
-    machine = replace(MACHINE, shared_rows=replace(SHARED, at_once=at_once))
+def test_shared_rows_are_right_at_every_length(rows: int, length: int, most_groups: int) -> None:
+    machine = replace(MACHINE, most_groups=most_groups)
     found = checked(softmax(rows, length), [numbers(F32, rows, length)], machine)
     assert has_teams(found.launches[0].kernel)
     assert group_of(found.launches[0].kernel, 1) == 8
@@ -164,9 +165,9 @@ def test_rows_of_bf16_are_shared() -> None:
 
 
 def test_a_row_of_an_h200() -> None:
-    """Seven groups of 256 threads, each with up to 32 elements, whose places do not divide."""
+    """Groups of 128 threads, each with up to 32 elements, whose places do not divide."""
     found = checked(softmax(1, 53_251), [numbers(F32, 1, 53_251)], H200)
-    assert [one.form for one in found.launches] == ["rows: 7 groups of 256 threads each, in registers"]
+    assert [one.form for one in found.launches] == ["rows: 14 groups of 128 threads each, in registers"]
 
 
 def test_smaller_numbers_are_exchanged_as_words() -> None:
@@ -181,7 +182,10 @@ def test_smaller_numbers_are_exchanged_as_words() -> None:
         with builder.loop(200) as j:
             builder.store(y, (i, j), load(x, i, j) - total)
     found = checked(Kernel("k", (x,), (y,), builder.body), [numbers(BF16, 3, 200)], MACHINE)
-    assert [(one.dtype.name, one.shape) for one in found.scratch] == [("f32", (3, 4)), ("i32", (3, 4))]
+    assert found.scratch == ()
+    (exchange,) = exchanges(found)
+    assert [one.dtype.name for one in exchange.memory] == ["f32", "i32"]
+    assert (exchange.words, exchange.place) == (TeamWords(rows=3, groups=4, count=16), 0)
 
 
 def test_what_a_row_has_once_is_stored_once() -> None:
@@ -211,8 +215,8 @@ def test_a_dynamic_number_of_rows_is_shared() -> None:
         with builder.loop(200) as j:
             builder.store(y, (i, j), load(x, i, j) - total)
     values = numbers(F32, 4, 200)
-    for at_once in (64, 3):
-        machine = replace(MACHINE, shared_rows=replace(SHARED, at_once=at_once))
+    for most_groups in (64, 12):
+        machine = replace(MACHINE, most_groups=most_groups)
         found = scheduled(Kernel("k", (x,), (y,), builder.body), machine)
         assert has_teams(found.launches[0].kernel)
         assert (launched(found, [values], {"T": 4})[0] == values - values.sum(1, keepdims=True)).all()
@@ -231,23 +235,35 @@ def changed(found: Launches, change: Callable[[Statement], Statements]) -> Launc
     return replace(found, launches=(replace(launch, kernel=kernel),))
 
 
-def is_of_team(one: Statement) -> bool:
-    return isinstance(one, GroupBarrier) and one.groups > 1
+def exchanges(found: Launches) -> list[Exchange]:
+    return [one for launch in found.launches for one in walk(launch.kernel.body) if isinstance(one, Exchange)]
 
 
 def test_groups_that_do_not_wait_for_each_other_are_noticed() -> None:
     found = scheduled(softmax(3, 200), MACHINE)
-    assert sum(map(is_of_team, walk(found.launches[0].kernel.body))) == 2
-    alone = changed(found, lambda one: (GroupBarrier(),) if is_of_team(one) else (one,))
-    with pytest.raises(UndefinedError, match=r"read before it is written|of a parallel loop touch"):
+    first, second = exchanges(found)
+    assert (first.place, second.place, first.words.count) == (0, 8, 16)
+    alone = changed(found, lambda one: (GroupBarrier(),) if isinstance(one, Exchange) else (one,))
+    with pytest.raises(UndefinedError, match="read before it is written"):
         launched(alone, [numbers(F32, 3, 200)])
 
 
 def test_groups_wait_for_all_of_their_team() -> None:
     found = scheduled(softmax(3, 200), MACHINE)
-    fewer = changed(found, lambda one: (GroupBarrier(groups=2),) if is_of_team(one) else (one,))
+    words = replace(exchanges(found)[0].words, groups=2)
+    fewer = changed(found, lambda one: (replace(one, words=words) if isinstance(one, Exchange) else one,))
     with pytest.raises(UndefinedError, match="which others do not reach"):
         launched(fewer, [numbers(F32, 3, 200)])
+
+
+def test_rows_are_not_shared_if_their_words_take_too_much_memory() -> None:
+    assert needed_words(TeamWords(rows=5, groups=4, count=16)) == 5 * 32
+    for words, form in (
+        (160, "4 groups of 8 threads each, in registers"),
+        (159, "8 threads each, partly in registers"),
+    ):
+        machine = replace(MACHINE, shared_rows=replace(SHARED, words=words))
+        assert forms(softmax(5, 256), machine) == [f"rows: {form}"]
 
 
 def test_launches_look_for_failures_before_they_exchange_anything() -> None:
@@ -255,4 +271,9 @@ def test_launches_look_for_failures_before_they_exchange_anything() -> None:
     found = with_late_guards(with_short_ready(scheduled(softmax(3, 200), MACHINE)))
     text = kernel_text(found.launches[0].kernel)
     assert sum(isinstance(one, Unfailed) for one in walk(found.launches[0].kernel.body)) == 1
-    assert text.index("x[") < text.index("unfailed") < text.index("exchanged[") < text.index("barrier of 4 groups")
+    assert (
+        text.index("x[")
+        < text.index("unfailed")
+        < text.index("exchange exchanged_f32 =")
+        < text.index("leave 16 words")
+    )

@@ -39,11 +39,13 @@ from openinfer.loops.ir import (
     Compare,
     Const,
     Contraction,
+    Exchange,
     Fail,
     For,
     GroupBarrier,
     If,
     Kernel,
+    Leave,
     Let,
     Load,
     Local,
@@ -223,9 +225,9 @@ class _KernelRun:
                 self._wide(statement)
             case TileStep():
                 statement.run(self)
-            case Ready() | Unfailed():
+            case Ready() | Unfailed() | Leave():
                 pass
-            case GroupBarrier() | Combine():
+            case GroupBarrier() | Combine() | Exchange():
                 message = "threads wait for each other outside of a group"
                 raise UndefinedError(message)
 

@@ -1,7 +1,7 @@
 """The loop IR, which every target prints. Typed, frozen, small.
 
-Statements and kernels are defined here. Their expressions are those of ``openinfer.loops.scalar``, re-exported so that
-all have one import.
+Statements and kernels are defined here. Their expressions are those of ``openinfer.loops.scalar``, and what threads do
+together is in ``openinfer.loops.thread_steps``; all are re-exported, so that there is one import.
 """
 
 from collections.abc import Iterator
@@ -47,6 +47,17 @@ from openinfer.loops.structures import (
     Scan,
     Structure,
 )
+from openinfer.loops.thread_steps import (
+    Combine,
+    Exchange,
+    GroupBarrier,
+    Leave,
+    Ready,
+    TeamWords,
+    Unfailed,
+    WideLoad,
+    WideStore,
+)
 from openinfer.loops.tile_steps import TileStep
 
 __all__ = [
@@ -70,11 +81,13 @@ __all__ = [
     "Const",
     "Contraction",
     "Element",
+    "Exchange",
     "Fail",
     "For",
     "GroupBarrier",
     "If",
     "Kernel",
+    "Leave",
     "Let",
     "Load",
     "Local",
@@ -93,6 +106,7 @@ __all__ = [
     "Statement",
     "Store",
     "Structure",
+    "TeamWords",
     "Template",
     "TileStep",
     "Unary",
@@ -137,7 +151,7 @@ class Bind(StrEnum):
     GROUP = "group"
     """Each iteration of a parallel loop is a group of a launch: threads that synchronize and share memory."""
     TEAM = "team"
-    """Each iteration of a parallel loop is a team: the groups of the ``GROUP`` loop in it can synchronize."""
+    """Each iteration of a parallel loop is a team: the groups of the ``GROUP`` loop in it can exchange values."""
     UNROLL = "unroll"
     """Iterations are unrolled in the code, so that compilers see constant indices into registers."""
 
@@ -296,95 +310,6 @@ class Contraction:
         )
 
 
-@dataclass(frozen=True)
-class GroupBarrier:
-    """All threads of a group, or of a team of groups, reach this point before any continues.
-
-    They then see each other's writes.
-    """
-
-    is_shared: bool = False
-    """Whether only writes to group memory need to become visible."""
-    groups: int = 1
-    """The groups that meet: those of a team, or the own group alone."""
-
-
-@dataclass(frozen=True)
-class Ready:
-    """From here on, a launch may touch what earlier ones have written; before, it only reads what none of them writes.
-
-    Every thread reaches it once.
-    """
-
-
-@dataclass(frozen=True)
-class Unfailed:
-    """Ends the launch if an earlier one has failed; without this statement, a launch checks that first."""
-
-
-@dataclass(frozen=True)
-class Combine:
-    """Reduces variables across adjacent threads of a subgroup: all of them get the same values, bit for bit.
-
-    ``values`` combine two threads: ``variables`` are those of the thread that comes first, ``others`` those of the
-    second. Threads combine with the one whose number differs in the lowest bit, then in the next, up to ``width``.
-    """
-
-    variables: tuple[ScalarVar, ...]
-    others: tuple[ScalarVar, ...]
-    values: tuple[Scalar, ...]
-    width: int
-    """The number of threads, a power of two; the first thread's number is a multiple of it."""
-    before: tuple[ScalarVar, ...] = ()
-    """Variables that get what all threads before have in ``variables``, combined, in front of their own value."""
-
-
-@dataclass(frozen=True)
-class WideLoad:
-    """Loads adjacent elements in one access, starting at an index, and names their values.
-
-    The access covers whole words, and the offset of the first element is a multiple of their count. If the variables
-    are u32 and the elements are not, they are the words, with the first element in the lowest bits of the first.
-    """
-
-    variables: tuple[ScalarVar, ...]
-    buffer: Buffer
-    index: tuple[Scalar, ...]
-    is_ahead: bool = False
-    """Whether the load must be issued before ``Ready``; a compiler would move it to where its values are needed."""
-
-    @property
-    def has_words(self) -> bool:
-        """Whether the variables are words."""
-        return self.variables[0].dtype.name == "u32" and self.buffer.dtype.compute.name != "u32"
-
-    @property
-    def count(self) -> int:
-        """The number of elements."""
-        return len(self.variables) * 32 // self.buffer.dtype.bits if self.has_words else len(self.variables)
-
-
-@dataclass(frozen=True)
-class WideStore:
-    """Stores values in adjacent elements in one access, laid out as for ``WideLoad``."""
-
-    buffer: Buffer
-    index: tuple[Scalar, ...]
-    values: tuple[Scalar, ...]
-    is_near: bool = False
-    """Whether values that lie halfway between two of the buffer may become either: they are not exact anyway."""
-
-    @property
-    def has_words(self) -> bool:
-        """Whether the values are words."""
-        return self.values[0].dtype.name == "u32" and self.buffer.dtype.compute.name != "u32"
-
-    @property
-    def count(self) -> int:
-        """The number of elements."""
-        return len(self.values) * 32 // self.buffer.dtype.bits if self.has_words else len(self.values)
-
-
 Statement: TypeAlias = (
     For
     | While
@@ -398,6 +323,8 @@ Statement: TypeAlias = (
     | Contraction
     | Structure
     | GroupBarrier
+    | Exchange
+    | Leave
     | Ready
     | Unfailed
     | Combine
@@ -474,6 +401,10 @@ def scalars(statement: Statement) -> tuple[Scalar, ...]:
             return (*index, value)
         case Combine(variables=variables, values=values, before=before):
             return (*variables, *before, *values)
+        case Exchange(values=values, row=row):
+            return (*values, row)
+        case Leave(row=row):
+            return (row,)
         case WideLoad(index=index):
             return index
         case WideStore(index=index, values=values):

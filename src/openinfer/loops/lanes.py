@@ -1,21 +1,21 @@
 """Thread groups in the interpreter: each thread runs until it waits for others, in any order.
 
 It is an error, as in parallel loops, if two threads touch an element without a barrier in between and one of them
-writes it. So is waiting where other threads of the group never arrive. The same holds for the groups of a team, with
-barriers of all of them in between.
+writes it. So is waiting where other threads of the group never arrive. Groups of a team exchange values, and see
+nothing else that others write.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
 from openinfer.loops.arithmetic import NumpyScalar, UndefinedError
-from openinfer.loops.ir import Bind, Combine, For, GroupBarrier, If, Scalar, Statement, While, walk
+from openinfer.loops.ir import Bind, Combine, Exchange, For, GroupBarrier, If, Scalar, Statement, While, walk
 from openinfer.loops.tile_steps import MIX_TEAM, TileExecution, TileMix
 
-Waiting = GroupBarrier | Combine | TileMix
+Waiting = GroupBarrier | Exchange | Combine | TileMix
 
 
 class GroupExecution(TileExecution, Protocol):
@@ -41,38 +41,54 @@ def waits(statement: Statement) -> bool:
 
 
 def is_in_team(statement: Statement) -> bool:
-    """Whether groups wait for each other anywhere in a statement."""
-    return any(isinstance(one, GroupBarrier) and one.groups > 1 for one in walk((statement,)))
+    """Whether groups exchange values anywhere in a statement."""
+    return any(isinstance(one, Exchange) for one in walk((statement,)))
 
 
 def run_group(run: GroupExecution, loop: For) -> None:
     """Run the threads of a group to completion."""
     outside = run.variables, run.memory, run.iteration
     if _LaneGroup(run, loop).went_on(run.iteration) is not None:
-        message = "a group waits for others outside of a team"
+        message = "a group exchanges values outside of a team"
         raise UndefinedError(message)
     run.variables, run.memory, run.iteration = outside
 
 
 def run_team(run: GroupExecution, loop: For) -> None:
-    """Run the groups of a team to completion: each runs until it waits for the others, in shared memory of its own."""
+    """Run the groups of a team to completion: each runs until it exchanges values, in shared memory of its own."""
     outside = run.variables, run.memory, run.iteration
     count = int(run.value(loop.extent))
     groups = {}
     for number in run.order(range(count)):
         run.variables, run.memory = {**outside[0], loop.index.name: np.int64(number)}, dict(outside[1])
         groups[number] = _begun(run, loop)
+    run.runs += 1
+    phase = run.runs
+    used = set[tuple[int, int]]()
     is_waiting = bool(groups)
     while is_waiting:
-        run.runs += 1
-        phase = run.runs
         met = {number: group.went_on((*outside[2], (phase, number))) for number, group in groups.items()}
         first = next(iter(met.values()))
-        if any(one is not first for one in met.values()) or (first is not None and first.groups != count):
-            message = "groups of a team wait at a barrier which others do not reach"
+        if any(one is not first for one in met.values()) or (first is not None and first.words.groups != count):
+            message = "groups of a team wait at an exchange which others do not reach"
             raise UndefinedError(message)
         is_waiting = first is not None
+        if first is not None:
+            _exchange(first, groups, used)
     run.variables, run.memory, run.iteration = outside
+
+
+def _exchange(one: Exchange, groups: Mapping[int, "_LaneGroup"], used: set[tuple[int, int]]) -> None:
+    """Give each group what all of them have; ``used`` are the words, by row and place, that were used before."""
+    given = {number: group.given(one) for number, group in groups.items()}
+    rows = {row for row, _ in given.values()}
+    places = {(row, one.place) for row in rows}
+    if len(rows) > 1 or min(rows) < 0 or max(rows) >= one.words.rows or places & used:
+        message = f"groups of a team exchange values through words of rows {sorted(rows)}"
+        raise UndefinedError(message)
+    used |= places
+    for group in groups.values():
+        group.take(one, [given[number][1] for number in sorted(given)])
 
 
 def _begun(run: GroupExecution, loop: For) -> "_LaneGroup":
@@ -106,17 +122,37 @@ class _LaneGroup:
             for number in run.order(count)
         ]
 
-    def went_on(self, iteration: tuple[tuple[int, int], ...]) -> GroupBarrier | None:
-        """Run, as part of an iteration, until all threads have ended, or wait for other groups: where they wait."""
+    def went_on(self, iteration: tuple[tuple[int, int], ...]) -> Exchange | None:
+        """Run, as part of an iteration, until all threads have ended, or exchange values: where they do."""
         self._outside = iteration
         self._next_phase()
         self._advance(self._lanes)
         while any(lane.at is not None for lane in self._lanes):
             first = self._lanes[0].at
-            if isinstance(first, GroupBarrier) and first.groups > 1 and self._are_all_at(first):
+            if isinstance(first, Exchange) and self._are_all_at(first):
                 return first
             self._meet()
         return None
+
+    def given(self, one: Exchange) -> tuple[int, list[NumpyScalar]]:
+        """The row and the values of an exchange, which all threads agree on."""
+        found = []
+        for lane in self._lanes:
+            self._enter(lane)
+            found.append((int(self._run.value(one.row)), [self._run.value(value) for value in one.values]))
+        row, values = found[0]
+        if len({(row, *(value.tobytes() for value in own)) for row, own in found}) > 1:
+            message = "threads of a group exchange different values"
+            raise UndefinedError(message)
+        return row, values
+
+    def take(self, one: Exchange, values: Sequence[Sequence[NumpyScalar]]) -> None:
+        """Store what each group has given in the memory of this one."""
+        for lane in self._lanes:
+            if lane.number < len(values):
+                self._enter(lane)
+                for buffer, value in zip(one.memory, values[lane.number], strict=True):
+                    self._run.put(buffer, (lane.number,), value)
 
     def _next_phase(self) -> None:
         """From here on, threads see what others wrote before."""
@@ -138,7 +174,7 @@ class _LaneGroup:
         run = self._run
         for statement in body:
             match statement:
-                case GroupBarrier() | Combine() | TileMix():
+                case GroupBarrier() | Exchange() | Combine() | TileMix():
                     yield statement
                 case For(index, extent, inside) if waits(statement):
                     for place in range(max(int(run.value(extent)), 0)):

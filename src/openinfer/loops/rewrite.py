@@ -13,10 +13,12 @@ from openinfer.loops.ir import (
     Combine,
     Const,
     Contraction,
+    Exchange,
     Fail,
     For,
     If,
     Kernel,
+    Leave,
     Let,
     Load,
     Local,
@@ -115,6 +117,10 @@ def with_scalars(statement: Statement, apply: Callable[[Scalar], Scalar]) -> Sta
             return statement if made is value and _are_same(places, index) else Store(buffer, places, made)
         case Combine():
             return replace(statement, values=tuple(map(apply, statement.values)))
+        case Exchange():
+            return replace(statement, values=tuple(map(apply, statement.values)), row=apply(statement.row))
+        case Leave():
+            return replace(statement, row=apply(statement.row))
         case WideLoad():
             return replace(statement, index=tuple(map(apply, statement.index)))
         case WideStore():
@@ -150,6 +156,8 @@ def with_buffers(kernel: Kernel, mapping: Mapping[str, Buffer]) -> Kernel:
         match statement:
             case Store() | Alloc() | WideLoad() | WideStore():
                 return (replace(statement, buffer=swap(statement.buffer)),)
+            case Exchange():
+                return (replace(statement, memory=tuple(map(swap, statement.memory))),)
             case Contraction():
                 return (replace(statement, out=swap(statement.out), a=swap(statement.a), b=swap(statement.b)),)
             case Structure() | TileStep():

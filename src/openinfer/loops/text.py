@@ -14,11 +14,13 @@ from openinfer.loops.ir import (
     Compare,
     Const,
     Contraction,
+    Exchange,
     Fail,
     For,
     GroupBarrier,
     If,
     Kernel,
+    Leave,
     Let,
     Load,
     Local,
@@ -111,21 +113,26 @@ def _lines(statements: tuple[Statement, ...], depth: int) -> list[str]:
                 found += [pad + line for line in _contraction(statement)]
             case Structure():
                 found += [pad + line for line in structure_text(statement)]
-            case GroupBarrier() | Ready() | Unfailed() | Combine() | WideLoad() | WideStore():
+            case GroupBarrier() | Exchange() | Leave() | Ready() | Unfailed() | Combine() | WideLoad() | WideStore():
                 found.append(pad + _of_threads(statement))
             case TileStep():
                 found.append(pad + tile_text(statement, scalar_text))
     return found
 
 
-def _of_threads(one: GroupBarrier | Ready | Unfailed | Combine | WideLoad | WideStore) -> str:
+def _of_threads(one: GroupBarrier | Exchange | Leave | Ready | Unfailed | Combine | WideLoad | WideStore) -> str:
     match one:
         case Ready():
             return "ready"
         case Unfailed():
             return "unfailed"
-        case GroupBarrier(groups=groups):
-            return "barrier" if groups == 1 else f"barrier of {groups} groups"
+        case GroupBarrier():
+            return "barrier"
+        case Exchange(values, memory, row, words, first):
+            names, given = ", ".join(buffer.name for buffer in memory), ", ".join(map(scalar_text, values))
+            return f"exchange {names} = {given} of {words.groups} groups at [{scalar_text(row)}, {first}]"
+        case Leave(row, words):
+            return f"leave {words.count} words at [{scalar_text(row)}]"
         case Combine(variables, others, values, width, before):
             pairs = " and ".join(f"{var.name}, {other.name}" for var, other in zip(variables, others, strict=True))
             ahead = f" before in {', '.join(var.name for var in before)}" if before else ""

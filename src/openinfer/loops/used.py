@@ -8,6 +8,7 @@ from openinfer.loops.ir import (
     Buffer,
     Const,
     Contraction,
+    Exchange,
     Kernel,
     Load,
     Scalar,
@@ -38,6 +39,8 @@ def used_buffers(kernel: Kernel) -> set[str]:
         match statement:
             case Store(buffer=buffer) | WideLoad(buffer=buffer) | WideStore(buffer=buffer):
                 found.add(buffer.name)
+            case Exchange(memory=memory):
+                found |= {one.name for one in memory}
             case Contraction(out=out, template=template):
                 found |= {one.name for one in (out, *(() if template is None else template.memory))}
             case Structure(results=results):

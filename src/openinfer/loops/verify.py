@@ -25,10 +25,12 @@ from openinfer.loops.ir import (
     Compare,
     Const,
     Contraction,
+    Exchange,
     Fail,
     For,
     If,
     Kernel,
+    Leave,
     Let,
     Load,
     Local,
@@ -151,6 +153,10 @@ class _Verifier:
                     yield from self._structure(statement, scope)
                 case Combine():
                     yield from self._combined(statement, scope)
+                case Exchange():
+                    yield from self._exchanged(statement, scope)
+                case Leave(row=row):
+                    yield from self._expects(row, INDEX, "the row that a group leaves", scope)
                 case WideLoad() | WideStore():
                     yield from self._wide(statement, scope)
                 case TileStep():
@@ -211,6 +217,14 @@ class _Verifier:
             if before.name not in scope.locals:
                 yield f"'{before.name}' gets what threads before have, but is not a local variable"
             yield from self._expects(before, var.dtype, f"what threads before have in '{var.name}'", scope)
+
+    def _exchanged(self, one: Exchange, scope: "_NameScope") -> Iterator[str]:
+        yield from self._expects(one.row, INDEX, "the row of an exchange", scope)
+        for value, buffer in zip(one.values, one.memory, strict=True):
+            yield from self._place(buffer, (Const(one.words.groups - 1, INDEX),), scope)
+            yield from self._expects(value, buffer.dtype, f"what is exchanged in '{buffer.name}'", scope)
+            if buffer.space is not Space.GROUP:
+                yield f"'{buffer.name}' gets values of all groups, but is not in group memory"
 
     def _wide(self, one: WideLoad | WideStore, scope: "_NameScope") -> Iterator[str]:
         buffer = one.buffer

@@ -4,26 +4,35 @@ Lavapipe runs groups on threads of the CPU, as many as it is told to have. It si
 65,535 iterations, so groups wait slowly here.
 """
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.synth.vulkan.on_device import FLAGS, on_lavapipe
+from tests.synth.vulkan.on_device import FLAGS, compiled, on_lavapipe
 
-from openinfer import DeviceArch, Synthesizer, graph
+from openinfer import DeviceArch, Simulator, Synthesizer, graph
+from openinfer.dtypes import dtype_of
 from openinfer.errors import ExecutionError
+from openinfer.loops.build import Builder, index, load, pair
+from openinfer.loops.ir import Buffer, Kernel, LoopKind
 from openinfer.synth.devices.vulkan import GLSLANG
 from openinfer.synth.plan import Plan
 from openinfer.synth.program.ir import KernelStep
-from openinfer.synth.targets.simt.launches import Launches
+from openinfer.synth.targets.facts import Numerics
+from openinfer.synth.targets.project import Golden
+from openinfer.synth.targets.simt.launches import Launches, has_teams
+from openinfer.synth.targets.simt.machine import simt_machine
+from openinfer.synth.targets.simt.schedule import scheduled
 from openinfer.synth.targets.vulkan import shader_files
+from openinfer.synth.targets.vulkan.shader import launch_code, shader
 from openinfer.synth.targets.vulkan.waiting import FUNCTIONS
 
 THREADS = 16
 """Groups that run at the same time: no launch here has more."""
-SPIN = "& 0x80000000u) == 0u) {}"
+SPIN = "while (high == 0u || low == 0u) {\n"
 ROWS = """
     dynamic { x: f32[4, 5000]; } volatile { y: f32[4, 5000]; z: f32[4, 5000]; }
     block entry { op softmax(x, axis=1) >> y; op layer_norm(y, eps=1e-5) >> z; return y, z; }
@@ -55,7 +64,7 @@ def slowly(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {**on_lavapipe(), "LP_NUM_THREADS": str(THREADS)}.items():
         monkeypatch.setenv(name, value)
     assert FUNCTIONS.count(SPIN) == 1
-    slow = f"{SPIN[:-1]}{'atomicOr(teams.v[at], 0u); ' * 200}}}"
+    slow = f"{SPIN}        {'atomicOr(words.v[at], 0u); ' * 200}\n"
     monkeypatch.setattr(shader_files, "FUNCTIONS", FUNCTIONS.replace(SPIN, slow))
 
 
@@ -107,14 +116,66 @@ def test_after_a_failure_no_group_of_a_row_waits_or_writes() -> None:
         np.testing.assert_allclose(module.fetch("total"), done * softmax(x), rtol=1e-5)
 
 
+@pytest.mark.usefixtures("slowly")
+def test_a_selftest_of_shared_rows_passes_under_validation(tmp_path: Path) -> None:
+    """Each case is a step: the words are as it found them."""
+    found = graph(ROWS)
+    executor, rng = Simulator(None).make_executor(found), np.random.default_rng(6)
+    golden = []
+    for _ in range(3):
+        x = rng.standard_normal((4, 5000)).astype(np.float32)
+        executor({"x": x})
+        golden.append(Golden({"x": x}, {name: executor.fetch(name) for name in ("y", "z")}))
+    Synthesizer(ordered(), name="rows").synthesize(None, found).emit(tmp_path, golden)
+    command = ["make", "selftest", "CFLAGS=-O1 -Wall -Wextra -Werror"]
+    environment = {**os.environ, "VK_INSTANCE_LAYERS": "VK_LAYER_KHRONOS_validation"}
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, env=environment)
+    assert ended.returncode == 0, f"{ended.stdout[-3000:]}\n{ended.stderr[-3000:]}"
+    assert "Validation" not in ended.stdout + ended.stderr, ended.stdout
+    assert "values are right" in ended.stdout
+
+
+@pytest.mark.usefixtures("slowly")
+def test_values_of_64_bits_are_exchanged() -> None:
+    text = ROWS.replace("f32", "f64").replace("5000", "2500")
+    plan = Synthesizer(ordered(), name="doubles").synthesize(None, graph(text))
+    assert forms(plan) == ["rows: 3 groups of 64 threads each, in registers"] * 2
+    module = plan.build()
+    for seed in range(3):
+        x = np.random.default_rng(seed).standard_normal((4, 2500))
+        np.testing.assert_allclose(module({"x": x})[0], softmax(x), rtol=1e-13)
+
+
+def test_values_of_every_type_are_exchanged_in_valid_shaders(tmp_path: Path) -> None:
+    """Those of fewer bits are words there."""
+    arch = ordered()
+    for name in ("i8", "u16", "i32", "u32", "i64", "u64", "bool", "bf16", "f64"):
+        dtype = dtype_of(name)
+        x, y = Buffer("x", dtype, (3, 9000)), Buffer("y", dtype, (3, 9000))
+        builder = Builder()
+        with builder.loop(3, LoopKind.PARALLEL) as i:
+            first = load(x, i, index(0))
+            top = builder.local(first, first.dtype)
+            with builder.loop(9000) as j:
+                builder.assign(top, pair("or" if name == "bool" else "max", top, load(x, i, j)))
+            with builder.loop(9000) as j:
+                builder.store(y, (i, j), pair("and" if name == "bool" else "min", top, load(x, i, j)))
+        (launch,) = scheduled(Kernel("k", (x,), (y,), builder.body), simt_machine(arch)).launches
+        assert has_teams(launch.kernel), launch.form
+        code = launch_code(launch, "run", Numerics.of(arch))
+        compiled(shader([code], 64, Numerics.of(arch), "run();"), tmp_path, 0)
+        command = ["spirv-val", "--target-env", "vulkan1.2", str(tmp_path / "m0.spv")]
+        assert subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
 def test_shared_rows_of_an_h200_are_valid_shaders(tmp_path: Path) -> None:
     """Of all lengths and numbers of groups, next to launches that wait for earlier ones."""
-    for length in (32_768, 32_769, 131_072):
+    for length in (53_252, 53_253, 65_536, 131_072, 200_000):
         text = ROWS.replace("4, 5000", f"64, {length}")
         plan = Synthesizer("h200-vulkan", name="rows").synthesize(None, graph(text))
         code = plan.project.code()
-        assert sum("oi_meet_team(" in text for name, text in code.items() if name.startswith("shaders/k")) == 2
-        assert code["src/shaders.c"].count("OI_FOR_TEAM }") == 2
+        assert sum("oi_leave(" in text for name, text in code.items() if name.startswith("shaders/k")) == 2
+        assert code["src/shaders.c"].count("OI_FOR_TEAM, ") == 2
         folder = plan.emit(tmp_path / str(length))
         for path in sorted((tmp_path / str(length) / "shaders").glob("k*.comp")):
             command = [GLSLANG, *FLAGS, "-o", str(tmp_path / "made.spv"), str(path)]
@@ -127,5 +188,5 @@ def test_shared_rows_of_an_h200_are_valid_shaders(tmp_path: Path) -> None:
 
 def test_programs_without_shared_rows_have_no_words_for_them() -> None:
     code = Synthesizer(ordered(), name="rows").synthesize(None, graph(ROWS.replace("5000", "500"))).project.code()
-    assert "oi_meet_team" not in "".join(text for name, text in code.items() if name.startswith("shaders/"))
+    assert "oi_leave" not in "".join(text for name, text in code.items() if name.startswith("shaders/"))
     assert "OI_FOR_TEAM" not in code["src/shaders.c"]

@@ -13,11 +13,13 @@ from openinfer.loops.ir import (
     Combine,
     Const,
     Contraction,
+    Exchange,
     Fail,
     For,
     GroupBarrier,
     If,
     Kernel,
+    Leave,
     Let,
     Local,
     Ready,
@@ -235,7 +237,9 @@ class KernelPrinter:
                 self.line(depth, self._dialect.fail.format(reason=reason))
             case Contraction():
                 self._templates.contraction(statement, self, depth)
-            case GroupBarrier() | Ready() | Unfailed() | Combine() | WideLoad() | WideStore() | TileStep():
+            case GroupBarrier() | Exchange() | Leave() | Ready() | Unfailed() | Combine() | TileStep():
+                self._templates.statements[type(statement)](statement, self, depth)
+            case WideLoad() | WideStore():
                 self._templates.statements[type(statement)](statement, self, depth)
 
     def _for(self, loop: For, depth: int, *, is_choice: bool = False) -> None:

@@ -72,8 +72,6 @@ class ThreadWords:
     """Functions that pack floats into words, two to a word as bf16, by the count of words; at least for one word."""
     near: Mapping[int, str] = field(default_factory=dict)
     """The same, if numbers halfway between two of bf16 may become either."""
-    team_barrier: str = ""
-    """A barrier for all ``{groups}`` of a team, adjacent ones from a multiple on; empty where groups cannot wait."""
     of_halves: tuple[str, ...] = ()
     """The two f16 numbers in a word, if a device converts them itself; ``to_halves`` packs two floats."""
     to_halves: str = ""
@@ -146,9 +144,8 @@ class ThreadPrinter:
     # --- synchronization ------------------------------------------------------------------------------------------
 
     def barrier(self, one: GroupBarrier, writer: KernelWriter, depth: int) -> None:
-        """Unless ``is_shared``, the group sees global writes too; other groups see them only where they meet."""
-        text = self.words.shared_barrier if one.is_shared else self.words.barrier
-        writer.line(depth, text if one.groups == 1 else self.words.team_barrier.format(groups=one.groups))
+        """Unless ``is_shared``, the group sees global writes too; other groups see them only after the launch."""
+        writer.line(depth, self.words.shared_barrier if one.is_shared else self.words.barrier)
 
     def combine(self, one: Combine, writer: KernelWriter, depth: int) -> None:
         """Reduces values over threads of a subgroup; all of them get the result."""

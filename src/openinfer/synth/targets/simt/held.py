@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 
 from openinfer.loops.dim import is_symbolic, most_elements
 from openinfer.loops.ir import Scalar
+from openinfer.loops.teams import needed_words
+from openinfer.synth.targets.simt.group_team import exchange_words
 from openinfer.synth.targets.simt.kept import KeptRow
 from openinfer.synth.targets.simt.machine import SimtMachine
 from openinfer.synth.targets.simt.row_loops import RowLoop
@@ -107,10 +109,11 @@ class Holders:
         most = min(wanted.most, machine.subgroup)
         if threads <= machine.subgroup or not each:
             return None
-        groups = -(-chunks // (threads * each))
-        if groups > most > 1:
-            return HeldRow(threads, {}, _beside_others(each), most)
-        return HeldRow(threads, {}, groups=groups) if most >= groups > 1 else None
+        groups = min(-(-chunks // (threads * each)), most)
+        if groups == 1 or needed_words(exchange_words(self.loops, groups, self.count)) > wanted.words:
+            return None
+        is_part = chunks > groups * threads * each
+        return HeldRow(threads, {}, _beside_others(each) if is_part else 0, groups)
 
     # --- one group ----------------------------------------------------------------------------------------------------
 

@@ -32,14 +32,14 @@ class SharedRows:
     While some groups of a unit wait for memory or for their team, others load or store.
     """
 
-    threads: int = 256
+    threads: int = 128
     """Threads of each group."""
     elements: int = 32
     """Elements of a row that each thread keeps in registers at most."""
     most: int = 32
     """Groups of a team at most; they must be able to run at the same time."""
-    at_once: int = 4096
-    """Teams of a launch at most: each has a word in which its groups are counted. They loop over further rows."""
+    words: int = 1 << 20
+    """Words of memory through which the groups of a launch exchange values at most."""
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from openinfer.loops.ir import (
     Buffer,
     Cast,
     Const,
+    Exchange,
     For,
     Kernel,
     Let,
@@ -97,8 +98,12 @@ def _is_indexed(one: Statement) -> bool:
 
 
 def _writes(one: Statement) -> bool:
+    """Whether a statement writes what others may see: memory outside of the group, or values that groups exchange."""
     inside = (Space.OWN, Space.GROUP)
-    return any(isinstance(part, Store | WideStore) and part.buffer.space not in inside for part in walk((one,)))
+    return any(
+        isinstance(part, Exchange) or (isinstance(part, Store | WideStore) and part.buffer.space not in inside)
+        for part in walk((one,))
+    )
 
 
 def _waiting(kernel: Kernel) -> Kernel:

@@ -27,7 +27,7 @@ from openinfer.loops.ir import (
 from openinfer.loops.rewrite import Statements
 from openinfer.synth.targets.simt.baseline import Formed
 from openinfer.synth.targets.simt.extremes import with_separate_places
-from openinfer.synth.targets.simt.group_team import GroupTeam
+from openinfer.synth.targets.simt.group_team import GroupTeam, exchange_words
 from openinfer.synth.targets.simt.held import HeldRow, Holders
 from openinfer.synth.targets.simt.machine import SimtMachine
 from openinfer.synth.targets.simt.row_loops import RowLoop, row_items
@@ -113,9 +113,8 @@ class _Rows:
         """How the groups of a row exchange partial results; None if there is only one."""
         if groups == 1:
             return None
-        return GroupTeam(
-            self._names, groups, most_elements((self._rows,)), self._names.var("part"), self._lane, self._row
-        )
+        words = exchange_words(self._loops, groups, span(self._rows)[1])
+        return GroupTeam(self._names, words, self._names.var("part"), self._lane, self._row)
 
     @property
     def _groups(self) -> int:
@@ -125,10 +124,7 @@ class _Rows:
     @property
     def _most(self) -> int:
         """The most rows that groups, or teams of groups, begin with; they loop over the others."""
-        shared = self._machine.shared_rows
-        if self._across is None or shared is None:
-            return self._machine.most_groups
-        return min(shared.at_once, self._machine.most_groups // self._groups)
+        return self._machine.most_groups // self._groups
 
     def _threads_of_a_row(self) -> int:
         """The threads per row: one, a fraction of a subgroup, a subgroup, or a group."""
@@ -187,6 +183,8 @@ class _Rows:
         count = self._most if self._takes_turns else self._needed
         group, block, row = names.var("group"), names.var("block"), self._row
         body: Statements = tuple(made for one in self._items for made in self._item(one))
+        if self._across is not None:
+            body = (*body, self._across.left)
         lets = lets_of(self._indices, unflat(row, self._extents))
         if self._beside:
             place = block * per + self._lane % self._beside
@@ -204,8 +202,7 @@ class _Rows:
             body = (For(turn, turns, (Let(block, turn * count + group), *body)),)
         body = (*before, Let(self._member, self._number), *body)
         loops = self._grouped(group, count, body)
-        memory = () if self._across is None else tuple(self._across.memory)
-        return Formed(loops, count * self._groups * machine.group, self._form, memory)
+        return Formed(loops, count * self._groups * machine.group, self._form)
 
     @property
     def _number(self) -> Scalar:
@@ -219,7 +216,8 @@ class _Rows:
     def _grouped(self, group: ScalarVar, count: int, body: Statements) -> Statements:
         """What a thread does as loops: over groups, or over teams of groups, and the threads of a group."""
         threads = For(self._lane, index(self._machine.group), body, LoopKind.PARALLEL, Bind.THREAD)
-        shared = tuple(Alloc(one) for buffers in self._threads.shared.values() for one in buffers)
+        memory = [*self._threads.shared.values(), *(() if self._across is None else self._across.shared.values())]
+        shared = tuple(Alloc(one) for buffers in memory for one in buffers)
         if self._across is None:
             return (For(group, index(count), (*shared, threads), LoopKind.PARALLEL, Bind.GROUP),)
         part = self._across.part

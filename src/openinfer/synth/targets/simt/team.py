@@ -264,7 +264,7 @@ class LaneTeam:
         memory = self._memory(parts, count)
         at = self.lane // machine.subgroup
         stores = tuple(part_stored(buffer, (at,), part) for buffer, part in zip(memory, parts, strict=True))
-        # Groups that share a row exchange partial results in other memory, with barriers of their own.
+        # Groups that share a row exchange partial results next, which is a barrier, too.
         barrier = GroupBarrier(is_shared=self.across is not None)
         yield If((self.lane % machine.subgroup).eq(0), stores)
         yield barrier

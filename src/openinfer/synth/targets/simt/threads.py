@@ -155,4 +155,4 @@ def launch_kernel(kernel: Kernel, body: Statements, memory: Mapping[str, Buffer]
 
 
 def _within(one: Statement) -> Statement:
-    return GroupBarrier(is_shared=True) if isinstance(one, GroupBarrier) and one.groups == 1 else one
+    return GroupBarrier(is_shared=True) if isinstance(one, GroupBarrier) else one

@@ -7,15 +7,15 @@ from openinfer.synth.memory.placed import Placed
 from openinfer.synth.targets.facts import Numerics
 from openinfer.synth.targets.gpu.project import DeviceApi, LaunchingProject
 from openinfer.synth.targets.project import ProjectOptions
-from openinfer.synth.targets.simt.machine import SharedRows, SimtMachine
+from openinfer.synth.targets.simt.machine import SimtMachine
 from openinfer.synth.targets.vulkan.buildfiles import LIBRARIES, SOURCES, cmake_lists, makefile
 from openinfer.synth.targets.vulkan.readme import readme
 from openinfer.synth.targets.vulkan.shader import printed_launch
 from openinfer.synth.targets.vulkan.shader_files import ShaderFiles
-from openinfer.synth.targets.vulkan.waiting import TEAM_WORDS, TEAMS_AT
+from openinfer.synth.targets.vulkan.waiting import TEAMS_AT
 
 _KERNEL = f"""/* What groups of a kernel wait for while they run: nothing; earlier launches, and then they are counted
-   when they end; or the other groups of their team. */
+   when they end; or values of the other groups of their team. */
 typedef enum {{ OI_FOR_NONE, OI_FOR_LAUNCHES, OI_FOR_TEAM }} oi_waiting;
 
 /* A compute shader in SPIR-V. */
@@ -23,11 +23,12 @@ typedef struct {{
     const uint32_t *words;
     size_t bytes;
     oi_waiting waits;
+    size_t exchanged; /* bytes of memory through which groups exchange values: zeros before it runs, and after it */
 }} oi_kernel;
 
-enum {{ OI_TEAM_BYTES = {4 * TEAM_WORDS * SharedRows.at_once}, OI_TEAMS_AT = {4 * TEAMS_AT} }};
+enum {{ OI_TEAMS_AT = {4 * TEAMS_AT} }};
 """
-"""Behind the types: the bytes of the words of teams, and where their address is in the status."""
+"""Behind the types: where the address of this memory is in the status."""
 VULKAN = DeviceApi("openinfer.synth.targets.vulkan", _KERNEL, taken=("shaders", "vulkan"))
 
 

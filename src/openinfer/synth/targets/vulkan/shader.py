@@ -27,9 +27,10 @@ from openinfer.synth.targets.vulkan.dialect import (
 )
 from openinfer.synth.targets.vulkan.divisors import with_common_divisors, with_inverse_roots, with_inverses
 from openinfer.synth.targets.vulkan.exact import with_exact_names, with_factors, with_floors, with_near_stores
+from openinfer.synth.targets.vulkan.exchanges import EXCHANGES
 from openinfer.synth.targets.vulkan.support import EXTENSIONS, support_code
 from openinfer.synth.targets.vulkan.thread_words import WIDE_TYPES, glsl_threads
-from openinfer.synth.targets.vulkan.waiting import FUNCTIONS, MEMORY_MODEL, TEAM_BARRIER, WAITING
+from openinfer.synth.targets.vulkan.waiting import FUNCTIONS, IN_TEAMS, MEMORY_MODEL, POST
 
 VERSION_LINE = "#version 460"
 _EXTENSIONS = (
@@ -72,7 +73,7 @@ def _templates(numerics: Numerics, guard: LaunchGuard) -> Templates:
             writer.line(depth, "if (is_stopped) return;")
 
     threads = glsl_threads(numerics)
-    own: dict[type[Statement], PrintStatement] = {**threads.statements(), Ready: ready, Unfailed: unfailed}
+    own: dict[type[Statement], PrintStatement] = {**threads.statements(), **EXCHANGES, Ready: ready, Unfailed: unfailed}
     return Templates(partial(_prepared, numerics=numerics), loops=threads.loops(), statements=own)
 
 
@@ -105,10 +106,10 @@ def _with_shared_names(kernel: Kernel, name: str) -> Kernel:
 
 def shader(launches: Sequence[LaunchCode], group: int, numerics: Numerics, main: str) -> str:
     """A shader with the functions of launches; ``main`` calls them."""
-    in_teams = any(TEAM_BARRIER in one.code.text for one in launches)
+    in_teams = any(f"{POST}(" in one.code.text for one in launches)
     parts = [
         VERSION_LINE,
-        *[f"#define {WAITING}"] * in_teams,
+        *[f"#define {IN_TEAMS}"] * in_teams,
         head(numerics, is_shared=in_teams),
         *[FUNCTIONS] * in_teams,
         group_line(group),

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from string import Template
 
 from openinfer.loops.ir import Ready
+from openinfer.loops.teams import words_of
 from openinfer.synth.targets.cstyle.fold import folded
 from openinfer.synth.targets.cstyle.kernel_docs import kernel_doc
 from openinfer.synth.targets.cstyle.library import KernelLibrary, UsedKernel
@@ -12,7 +13,7 @@ from openinfer.synth.targets.cstyle.support import Need
 from openinfer.synth.targets.facts import Numerics
 from openinfer.synth.targets.simt.launches import group_of, has_teams
 from openinfer.synth.targets.vulkan.shader import VERSION_LINE, group_line, has_statement, head, support_texts
-from openinfer.synth.targets.vulkan.waiting import FUNCTIONS, WAITING
+from openinfer.synth.targets.vulkan.waiting import FUNCTIONS, IN_TEAMS, WAITING
 
 SUPPORT_FILE = "shaders/support.glsl"
 _INCLUDES = f"{VERSION_LINE}\n#extension GL_GOOGLE_include_directive : require\n"
@@ -147,9 +148,9 @@ class ShaderFiles:
         return found | {f"{self.name}_copy"} if found else found
 
     @property
-    def _in_teams(self) -> set[str]:
-        """The launches whose groups wait for others of the same launch."""
-        return {one.name for one in self.kernels.used.values() if has_teams(one.kernel)}
+    def _in_teams(self) -> dict[str, int]:
+        """The launches whose groups wait for others of the same launch, with the words that they need for it."""
+        return {one.name: words_of(one.kernel) for one in self.kernels.used.values() if has_teams(one.kernel)}
 
     def files(self, banner: str) -> dict[str, str]:
         """The shaders, and the file that all of them include."""
@@ -160,10 +161,10 @@ class ShaderFiles:
         needs: set[Need] = {need for one in used.values() for need in one.code.needs}
         if self._counted:
             texts["shaders/copy.comp"] = begin + _COUNTED_COPY
-        waiting = self._counted | self._in_teams
-        known = head(self.numerics, is_shared=bool(waiting))
-        shared = "\n".join([known, *[FUNCTIONS] * bool(waiting), *support_texts(needs, self.numerics)])
-        begins = {path: f"#define {WAITING}\n" * (name in waiting) for path, name in self.names.items()}
+        words = dict.fromkeys(self._counted, WAITING) | dict.fromkeys(self._in_teams, IN_TEAMS)
+        known = head(self.numerics, is_shared=bool(words))
+        shared = "\n".join([known, *[FUNCTIONS] * bool(words), *support_texts(needs, self.numerics)])
+        begins = {path: f"#define {words[name]}\n" if name in words else "" for path, name in self.names.items()}
         found = {path: f"{_INCLUDES}{begins[path]}{_SUPPORT}\n{banner}{text}" for path, text in texts.items()}
         return {**found, SUPPORT_FILE: f"{banner}\n{shared}"}
 
@@ -177,6 +178,7 @@ class ShaderFiles:
         headers = [f'#include "{name}.h"' for name in self.names.values()]
         waiting = dict.fromkeys(self._counted, "OI_FOR_LAUNCHES") | dict.fromkeys(self._in_teams, "OI_FOR_TEAM")
         facts = {name: waiting.get(name, "OI_FOR_NONE") for name in self.names.values()}
-        rows = [f"    {{ {name}, sizeof {name}, {fact} }}," for name, fact in facts.items()]
+        teams = self._in_teams
+        rows = [f"    {{ {name}, sizeof {name}, {fact}, {4 * teams.get(name, 0)} }}," for name, fact in facts.items()]
         lines = ['#include "device.h"', "", *headers, "", f"const oi_kernel {self.name}_kernels[] = {{", *rows, "};"]
         return "\n" + "\n".join(lines) + "\n"

@@ -7,7 +7,6 @@ from openinfer.synth.targets.facts import Numerics
 from openinfer.synth.targets.gpu.threads import ThreadWords
 from openinfer.synth.targets.vulkan.dialect import WORDS
 from openinfer.synth.targets.vulkan.support import TYPES
-from openinfer.synth.targets.vulkan.waiting import TEAM_BARRIER
 
 WIDE_TYPES = (("oi_pairs", "uvec2", 8), ("oi_quads", "uvec4", 16))
 """Accesses of two and four words: the buffer type, the type of an access, and its alignment."""
@@ -26,14 +25,13 @@ def _shuffled(dtype: DType, value: str, mask: int, _width: int) -> str:
             return f"{TYPES[dtype.name]}(subgroupShuffleXor(int32_t({value}), {mask}u))"
 
 
-_GLSL = ThreadWords(
+GLSL_THREADS = ThreadWords(
     thread="gl_GlobalInvocationID.x",
     group="gl_WorkGroupID.x",
     number="int(gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID)",
     lane="gl_SubgroupInvocationID",
     barrier="groupMemoryBarrier(); barrier();",
     shared_barrier="barrier();",
-    team_barrier=f"{TEAM_BARRIER}({{groups}}u);",
     exact="precise ",
     shuffled=_shuffled,
     place="uint({0})",
@@ -51,7 +49,7 @@ _GLSL = ThreadWords(
     near={2: "oi_near_pairs_bf16", 4: "oi_near_quads_bf16"},
 )
 _OWN_HALVES = replace(
-    _GLSL,
+    GLSL_THREADS,
     of_halves=("unpackHalf2x16({0})[0]", "unpackHalf2x16({0})[1]"),
     to_halves="packHalf2x16(vec2({0}, {1}))",
 )
@@ -59,4 +57,4 @@ _OWN_HALVES = replace(
 
 def glsl_threads(numerics: Numerics) -> ThreadWords:
     """The words for a device that rounds like this."""
-    return _OWN_HALVES if numerics.halves == "exact" else _GLSL
+    return _OWN_HALVES if numerics.halves == "exact" else GLSL_THREADS

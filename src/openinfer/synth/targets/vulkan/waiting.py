@@ -1,33 +1,36 @@
-"""How groups wait for other groups while they run: for those of earlier launches, or for the others of their team.
+"""How groups wait for other groups while they run: for those of earlier launches, or for values of their team.
 
-Both need Vulkan's memory model, so that a running group sees what others write; shaders define ``WAITING`` for it.
+Those that wait for launches need Vulkan's memory model, so that they see what others have written; shaders define
+``WAITING`` for it. Values of a team are in atomic words themselves; shaders define ``IN_TEAMS`` for these.
 """
 
-from string import Template
-
 WAITING = "OI_COUNTED"
-"""Defined in shaders whose groups wait for others."""
+"""Defined in shaders whose groups wait for launches."""
+IN_TEAMS = "OI_IN_TEAMS"
+"""Defined in shaders whose groups wait for values of others."""
 MEMORY_MODEL = (
     f"#ifdef {WAITING}",
     "#pragma use_vulkan_memory_model",
-    "#extension GL_KHR_memory_scope_semantics : require",
     "#define OI_SHARED nonprivate",
     "#else",
     "#define OI_SHARED",
     "#endif",
+    f"#if defined({WAITING}) || defined({IN_TEAMS})",
+    "#extension GL_KHR_memory_scope_semantics : require",
+    "#endif",
 )
 """What shaders have before their other extensions, if any of them may wait."""
-TEAM_BARRIER = "oi_meet_team"
-"""The function in which the groups of a team meet."""
-TEAM_WORDS = 8
-"""Words of a team in memory, of which it uses the first: atomics on words side by side would wait for each other."""
+POST, POSTED, LEAVE = "oi_post", "oi_posted", "oi_leave"
+"""The functions with which groups exchange values of 32 bits."""
+WORD_DIGITS = 2
+"""The words of such a value."""
 TEAMS_AT = 10
 """Where the address of these words is in the status, in two words."""
-FUNCTIONS = Template("""
+FUNCTIONS = """
 #ifdef OI_COUNTED
 /* The address of the status; and in x the number of this launch, in the lower 31 bits of y how many groups of others it
-   waits for, and in the highest bit whether its own groups are counted. Teams count in words at oi_teams. */
-uvec2 oi_status, oi_own, oi_teams;
+   waits for, and in the highest bit whether its own groups are counted. */
+uvec2 oi_status, oi_own;
 
 #define OI_ALL_MEMORY (gl_StorageSemanticsBuffer | gl_StorageSemanticsShared)
 
@@ -61,24 +64,40 @@ void oi_ended()
         atomicAdd(oi_words(oi_status).v[8], 1u, gl_ScopeDevice, gl_StorageSemanticsBuffer, gl_SemanticsRelaxed);
     }
 }
+#endif
 
-/* A barrier for a team, whose groups are adjacent from a multiple of their number on: all of them see each other's
-   writes. The last one to come changes the highest bit of their word, and leaves the other bits zero. */
-void oi_meet_team(uint groups)
+#ifdef OI_IN_TEAMS
+/* The address of the words of teams: all are zero before a launch and after it. */
+uvec2 oi_teams;
+
+/* Posts a value in two words, each with half of its bits and one that says that they are there. */
+void oi_post(uint at, uint value)
 {
-    const uint at = gl_WorkGroupID.x / groups * ${words}u;
-    const bool is_first = gl_WorkGroupID.x % groups == 0u;
-    oi_meet();
-    if (gl_LocalInvocationIndex == 0u) {
-        oi_words teams = oi_words(oi_teams);
-        memoryBarrier(gl_ScopeDevice, gl_StorageSemanticsBuffer, gl_SemanticsRelease | gl_SemanticsMakeAvailable);
-        const uint before = atomicAdd(teams.v[at], is_first ? 0x80000001u - groups : 1u, gl_ScopeDevice,
-                gl_StorageSemanticsBuffer, gl_SemanticsRelaxed);
-        while (((atomicLoad(teams.v[at], gl_ScopeDevice, gl_StorageSemanticsBuffer, gl_SemanticsRelaxed) ^ before)
-                & 0x80000000u) == 0u) {}
-        memoryBarrier(gl_ScopeDevice, gl_StorageSemanticsBuffer, gl_SemanticsAcquire | gl_SemanticsMakeVisible);
+    oi_words words = oi_words(oi_teams);
+    atomicExchange(words.v[at], 0x10000u | (value >> 16));
+    atomicExchange(words.v[at + 1u], 0x10000u | (value & 0xffffu));
+}
+
+/* Waits for a value that a group posts: nothing else of what it has written is visible. */
+uint oi_posted(uint at)
+{
+    oi_words words = oi_words(oi_teams);
+    uint high = 0u, low = 0u;
+    while (high == 0u || low == 0u) {
+        high = atomicLoad(words.v[at], gl_ScopeDevice, gl_StorageSemanticsBuffer, gl_SemanticsRelaxed);
+        low = atomicLoad(words.v[at + 1u], gl_ScopeDevice, gl_StorageSemanticsBuffer, gl_SemanticsRelaxed);
     }
-    oi_meet();
+    return high << 16 | (low & 0xffffu);
+}
+
+/* Counts this group, which has found all that others posted, in the word behind the others of a row. The last one
+   zeroes all of them: no group waits for them any more. */
+void oi_leave(uint at, uint count, uint groups)
+{
+    oi_words words = oi_words(oi_teams);
+    if (gl_LocalInvocationIndex != 0u || atomicAdd(words.v[at + count], 1u) != groups - 1u) return;
+    for (uint i = 0u; i <= count; ++i)
+        atomicStore(words.v[at + i], 0u, gl_ScopeDevice, gl_StorageSemanticsBuffer, gl_SemanticsRelaxed);
 }
 #endif
-""").substitute(words=TEAM_WORDS)
+"""

@@ -34,7 +34,7 @@ typedef struct {
     VkFence fence;
     VkQueryPool clock;
     const oi_kernel *kernels;
-    struct oi_memory *teams; /* the words of teams, all zero between launches but for their highest bits; or NULL */
+    struct oi_memory *teams; /* the words of teams, all zero between launches; or NULL */
 } oi_tools;
 
 enum {

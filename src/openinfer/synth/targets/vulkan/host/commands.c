@@ -49,17 +49,21 @@ static oi_problem create_commands(oi_queue *q)
     return vkCreateFence(device, &fence, NULL, &q->tools.fence) == VK_SUCCESS ? OI_GOOD : OI_NO_MEMORY;
 }
 
-/* If the groups of any kernel wait for each other: the words in which they count, and their address in the status. */
+/* The words through which the groups of any kernel exchange values, and their address in the status. */
 static oi_problem create_teams(oi_queue *q, const oi_given *given)
 {
-    static const unsigned char zeros[OI_TEAM_BYTES];
-    bool is_needed = false;
-    for (int32_t i = 0; i < given->kernel_count; ++i) is_needed = is_needed || given->kernels[i].waits == OI_FOR_TEAM;
-    if (!is_needed) return OI_GOOD;
-    q->tools.teams = oi_memory_new(sizeof zeros);
+    size_t bytes = 0;
+    for (int32_t i = 0; i < given->kernel_count; ++i)
+        if (given->kernels[i].exchanged > bytes) bytes = given->kernels[i].exchanged;
+    if (bytes == 0) return OI_GOOD;
+    q->tools.teams = oi_memory_new(bytes);
     if (q->tools.teams == NULL || oi_memory_on(q->tools.teams, q->device, OI_HIDDEN) != OI_GOOD) return OI_NO_MEMORY;
     memcpy(q->block->here + OI_TEAMS_AT, &q->tools.teams->address, sizeof q->tools.teams->address);
-    return oi_memory_put(q->tools.teams, 0, zeros, sizeof zeros) ? OI_GOOD : OI_LOST;
+    void *const zeros = calloc(1, bytes);
+    if (zeros == NULL) return OI_NO_MEMORY;
+    const bool is_put = oi_memory_put(q->tools.teams, 0, zeros, bytes);
+    free(zeros);
+    return is_put ? OI_GOOD : OI_LOST;
 }
 
 oi_problem oi_tools_new(oi_queue *q, const oi_given *given)
