@@ -59,14 +59,16 @@ def random(dtype: DType, *shape: int) -> Array:
         (4096, "256 threads each"),
         (8192, "512 threads each"),
         (16_384, "512 threads each"),
-        (32_768, "1024 threads each"),
-        (40_000, "512 threads each"),
-        (50_001, "512 threads each"),
+        (20_480, "512 threads each"),
+        (20_484, "6 groups of 128 threads each"),
+        (32_768, "8 groups of 128 threads each"),
+        (40_000, "10 groups of 128 threads each"),
+        (50_001, "13 groups of 128 threads each"),
         (65_536, "16 groups of 128 threads each"),
         (131_072, "32 groups of 128 threads each"),
     ],
 )
-def test_rows_of_an_h200_that_no_group_can_hold_are_shared(length: int, form: str) -> None:
+def test_rows_of_an_h200_are_shared_if_a_unit_has_room_for_one_group_with_such_a_row(length: int, form: str) -> None:
     assert forms(of_op("softmax", F32, (256, length), axis=1), H200) == [f"rows: {form}, in registers"]
 
 

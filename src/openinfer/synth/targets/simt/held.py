@@ -57,7 +57,7 @@ class Holders:
         chunks, words = chunks_of(longest, width), width * row.words
         alone = self._smallest(chunks, words, is_long=any(WideLoop(one.indices[-1], one.body).is_long for one in same))
         found = self._in_one(chunks, words, alone)
-        if found is None or found.chunks:
+        if found is None or found.chunks or self._is_alone(chunks, words, found.team):
             found = self._in_groups(chunks, words) or found
         return None if found is None else replace(found, rows={longest.shape: row})
 
@@ -100,8 +100,13 @@ class Holders:
 
     # --- several groups -----------------------------------------------------------------------------------------------
 
+    def _is_alone(self, chunks: int, words: int, team: int) -> bool:
+        """Whether a unit has room for one group with such a row only: while its threads wait, nothing is on its way."""
+        registers = self.machine.unit_registers
+        return registers > 0 and -(-chunks // team) * words > registers // (2 * team) - _WORKING
+
     def _in_groups(self, chunks: int, words: int) -> HeldRow | None:
-        """Several groups for a row that no group can hold."""
+        """Several groups for a row."""
         machine, wanted = self.machine, self.machine.shared_rows
         if wanted is None or not self.shares or not any(one.reductions for one in self.loops):
             return None
