@@ -43,6 +43,12 @@ def test_a_whole_array_is_searched_at_once() -> None:
     assert forms(checked(kernel_of(record, call, (DTYPES["f32"],)), [x], MACHINE)) == ["rows"]
 
 
+def test_truth_values_have_no_maximum_of_their_own() -> None:
+    record, x = OPS["argmax_axis"], np.random.default_rng(1).random((3, 64)) < 0.1
+    call = infer(record, Call((TensorType(DTYPES["bool"], x.shape),), complete(record, {"axis": 1})))
+    assert forms(checked(kernel_of(record, call, (DTYPES["bool"],)), [x], MACHINE)) == ["threads"]
+
+
 def test_places_in_short_rows_have_a_thread_each() -> None:
     record, x = OPS["argmax_axis"], rows_of("f32", 7, 12)
     call = infer(record, Call((TensorType(DTYPES["f32"], x.shape),), complete(record, {"axis": 1})))

@@ -56,7 +56,7 @@ class _Search:
             case (
                 Let(var=var) as value,
                 If(cond, (SetLocal(best, new), SetLocal(place, at)), ()),
-            ) if new == var and place.dtype is INDEX and best.dtype is var.dtype:
+            ) if new == var and place.dtype is INDEX and best.dtype is var.dtype and var.dtype.kind != "bool":
                 for op in ("max", "min"):
                     for is_first in (True, False):
                         if cond == _beats(var, best, op=op, is_first=is_first):

@@ -63,7 +63,14 @@ class Holders:
 
     def _smallest(self, chunks: int, words: int, *, is_long: bool) -> int | None:
         """The threads of one group that can hold a row; None if no group can."""
-        room = self.machine.kept_elements
+        machine = self.machine
+        usual = self._fitting(chunks, words, machine.kept_elements, is_long=is_long)
+        if usual is not None and usual <= machine.subgroup:
+            return usual
+        return self._fitting(chunks, words, machine.most_kept, is_long=is_long) or usual
+
+    def _fitting(self, chunks: int, words: int, room: int, *, is_long: bool) -> int | None:
+        """The threads that can hold a row with ``room`` registers each."""
         # Long code is replicated less often, if a subgroup is too small anyway and there are enough threads.
         is_long = is_long and chunks * words > room * self.machine.subgroup
         limits = (room // 2, room) if is_long else (room,)

@@ -20,7 +20,7 @@ _WITH_MATRIX_UNITS = "sm_90a"
 _WITH_EARLY_LAUNCHES = 90
 """The first architecture on which launches can begin while those before them still run."""
 _MANY_REGISTERS, _KEPT_IN_MANY = 1 << 16, 48
-"""Registers of a compute unit with which each thread keeps more of a row than usual: rows then take fewer threads."""
+"""Registers of a compute unit with which each thread keeps more of a long row, which then takes fewer threads."""
 _LEAST_GROUP = 128
 """Threads per group that every device allows."""
 
@@ -56,6 +56,8 @@ class SimtMachine:
     """Threads per group where a form needs more than ``group``, under the same constraints; 0 if unsupported."""
     kept_elements: int = 32
     """Elements of a row that each thread keeps in registers from one loop to the next."""
+    most_kept: int = 0
+    """The same for rows that would take several subgroups, which then take fewer; 0 if it is not more."""
     own_elements: int = 64
     """Private arrays of up to this many elements live in registers."""
     in_flight: int = 4096
@@ -145,7 +147,7 @@ def simt_machine(arch: DeviceArch) -> SimtMachine:
         min(_GROUP, largest),
         subgroup,
         largest_group=largest,
-        kept_elements=_KEPT_IN_MANY if registers >= _MANY_REGISTERS else SimtMachine.kept_elements,
+        most_kept=_KEPT_IN_MANY if registers >= _MANY_REGISTERS else SimtMachine.most_kept,
         shared_bytes=min(limits.max_shared_memory_bytes or _LEAST_SHARED, _MOST_SHARED),
         most_shared_bytes=limits.max_shared_memory_bytes or 0,
         has_matrix_units=arch.device.api == "cuda" and arch.device.architecture == _WITH_MATRIX_UNITS,
