@@ -93,8 +93,8 @@ def test_launches_of_an_h200_read_nothing_but_weights_before_they_wait(tmp_path:
     for path, (before, after) in waiting.items():
         name = f"decode_{Path(path).stem}"
         assert "oi_ended();" in after
-        assert f"{{ {name}, sizeof {name}, OI_FOR_LAUNCHES }}" in code["src/shaders.c"]
+        assert f"{{ {name}, sizeof {name}, OI_FOR_LAUNCHES, 0 }}" in code["src/shaders.c"]
         ahead |= set(re.findall(r"(\w+)\)?\.v\[", before))
     assert "w" in ahead
     assert ahead <= {"w", "w_2"}
-    assert code["src/shaders.c"].count("OI_FOR_LAUNCHES }") == len(waiting) + 1  # copies, which are between them
+    assert code["src/shaders.c"].count("OI_FOR_LAUNCHES, 0 }") == len(waiting) + 1  # copies, which are between them
