@@ -43,11 +43,11 @@ DEVICE_BUGS = (
     ),
     Bug(
         "small f16 are subnormal numbers of f32",
-        "synth/targets/vulkan/runtime/arithmetic.glsl",
+        "synth/targets/vulkan/runtime/halves.glsl",
         "(size < 0x400u ? floatBitsToUint(small) : normal)",
         "(size < 0x1u ? floatBitsToUint(small) : normal)",
         DRIVERS,
-        "small_f16",
+        "every_f16",
     ),
     Bug(
         "threads exchange values with others than they mean",
