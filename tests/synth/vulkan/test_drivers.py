@@ -61,6 +61,15 @@ def test_every_query_of_an_unknown_number_is_a_thread() -> None:
     assert "if (thread < 2 * s_T)" in text
 
 
+def test_no_compiler_sees_that_a_number_is_unpacked_as_it_was_packed() -> None:
+    declared = "dynamic { x: f16[100]; } volatile { a: f16[100]; y: f16[100]; }"
+    text = graph(f"{declared} block entry {{ op add(x, 1.0) >> a; op sqrt(a) >> y; return y; }}")
+    code = Synthesizer("h200-vulkan", name="net").synthesize(None, text).project.code()
+    (shader,) = (own for path, own in code.items() if path.endswith("_sqrt.comp"))
+    assert "oi_from_f16(oi_to_f16(" in shader
+    assert "packHalf2x16(vec2(x, 0.0f)) ^ gl_WorkGroupID.z" in code["shaders/support.glsl"]
+
+
 OWN, OTHER = replace(NUMERICS, halves="exact"), replace(NUMERICS, halves="inexact")
 
 

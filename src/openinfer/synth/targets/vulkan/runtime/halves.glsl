@@ -17,7 +17,8 @@ OI_FUNCTION float oi_from_f16(uint16_t h)
 OI_FUNCTION uint16_t oi_to_f16(float x)
 {
 #if OI_HALVES
-    return oi_u16(packHalf2x16(vec2(x, 0.0f)));
+    /* With a 0 that no compiler can fold: NVIDIA's takes what is packed and then unpacked for the same number. */
+    return oi_u16(packHalf2x16(vec2(x, 0.0f)) ^ gl_WorkGroupID.z);
 #else
     const uint32_t u = oi_bits_f32_u32(x);
     const uint32_t sign = (u >> 16) & 0x8000u;
