@@ -133,3 +133,13 @@ def test_a_load_below_positions_that_get_no_name_has_one() -> None:
     lets, rest = named(Select(place < 0, place + 8, place))
     assert [let.value for let in lets] == [code]
     assert rest == Select(Cast(lets[0].var, INDEX) < 0, Cast(lets[0].var, INDEX) + 8, Cast(lets[0].var, INDEX))
+
+
+def test_a_branch_knows_none_of_the_names_of_the_other_one() -> None:
+    value = Unary("neg", Cast(AT, F32))
+    stores = (Store(Y, (AT,), value * value),)
+    (branch,) = with_names((If(Compare("lt", AT, Const(3, INDEX)), stores, stores),))
+    assert isinstance(branch, If)
+    for body in (branch.then, branch.otherwise):
+        (let, _) = body
+        assert isinstance(let, Let)

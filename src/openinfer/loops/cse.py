@@ -95,7 +95,8 @@ class _SharingScope:
             for let in lets:
                 self._keep(let)
                 yield let
-        yield with_bodies(one, _SharingScope(self._taken, self._assigned, self._known).run)
+        # A branch does not know the names of the other one.
+        yield with_bodies(one, lambda body: _SharingScope(self._taken, self._assigned, self._known).run(body))
 
     def _keep(self, let: Let) -> None:
         """Reuse a name from here on, unless its value depends on memory or on assigned variables."""
