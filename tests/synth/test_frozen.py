@@ -64,6 +64,7 @@ BUILDERS = {
     "synth.targets.cstyle.host.function": {"Function": "a function as it is printed"},
     "synth.targets.cstyle.widths": {"Widths": "ranges in scope at the statement that is printed"},
     "synth.targets.simt.early": {"EarlyLoads": "loads as they are hoisted"},
+    "synth.targets.simt.group_team": {"GroupTeam": "words as a row exchanges values"},
     "synth.targets.simt.scan_parts": {
         "Folded": "statements of a scan as they are made",
         "StretchLoads": "loads of a stretch as they are made",

@@ -31,7 +31,12 @@ class NoResultError(Exception):
 
 
 class _Shader(ctypes.Structure):
-    _fields_ = (("words", ctypes.c_char_p), ("bytes", ctypes.c_size_t), ("waits", ctypes.c_int))
+    _fields_ = (
+        ("words", ctypes.c_char_p),
+        ("bytes", ctypes.c_size_t),
+        ("waits", ctypes.c_int),
+        ("exchanged", ctypes.c_size_t),
+    )
 
 
 class _Launch(ctypes.Structure):
