@@ -122,7 +122,7 @@ def test_a_selftest_of_shared_rows_passes_under_validation(tmp_path: Path) -> No
     found = graph(ROWS)
     executor, rng = Simulator(None).make_executor(found), np.random.default_rng(6)
     golden = []
-    for _ in range(3):
+    for _ in range(2):
         x = rng.standard_normal((4, 5000)).astype(np.float32)
         executor({"x": x})
         golden.append(Golden({"x": x}, {name: executor.fetch(name) for name in ("y", "z")}))
@@ -170,7 +170,7 @@ def test_values_of_every_type_are_exchanged_in_valid_shaders(tmp_path: Path) -> 
 
 def test_shared_rows_of_an_h200_are_valid_shaders(tmp_path: Path) -> None:
     """Of all lengths and numbers of groups, next to launches that wait for earlier ones."""
-    for length in (53_252, 53_253, 65_536, 131_072, 200_000):
+    for length in (20_484, 53_253, 200_000):
         text = ROWS.replace("4, 5000", f"64, {length}")
         plan = Synthesizer("h200-vulkan", name="rows").synthesize(None, graph(text))
         code = plan.project.code()
