@@ -25,9 +25,9 @@ def rows_of(dtype: str, rows: int, length: int) -> Array:
     return x
 
 
-@pytest.mark.parametrize("length", [32, 37, 100, 260])
+@pytest.mark.parametrize("length", [37, 100])
 @pytest.mark.parametrize("select_first", [True, False])
-@pytest.mark.parametrize("dtype", ["f32", "bf16", "i8", "u32"])
+@pytest.mark.parametrize("dtype", ["f32", "bf16", "u8"])
 @pytest.mark.parametrize("name", ["argmax_axis", "argmin_axis"])
 def test_threads_find_the_place_of_an_extreme(name: str, dtype: str, select_first: bool, length: int) -> None:
     record, kind, x = OPS[name], DTYPES[dtype], rows_of(dtype, 7, length)

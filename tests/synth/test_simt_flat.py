@@ -10,8 +10,8 @@ from openinfer.ops import OPS, Call, TensorType, complete, infer
 from openinfer.ops.lower.kernel import kernel_of
 
 
-@pytest.mark.parametrize("length", [4, 12])
-@pytest.mark.parametrize("rows", [1, 16, 32, 37, 111])
+@pytest.mark.parametrize("length", [4])
+@pytest.mark.parametrize("rows", [1, 16, 37, 111])
 @pytest.mark.parametrize(("op", "count"), [("neg", 1), ("exp", 1), ("tanh", 2), ("sigmoid", 2), ("gelu", 4)])
 def test_threads_of_slow_functions_load_several_chunks_first(op: str, count: int, rows: int, length: int) -> None:
     x = (np.arange(rows * length).reshape(rows, length) % 13 - 6).astype(np.float32)

@@ -144,7 +144,7 @@ def test_shared_rows_are_right_at_every_length(rows: int, length: int, most_grou
     assert group_of(found.launches[0].kernel, 1) == 8
 
 
-@pytest.mark.parametrize("length", [130, 200, 256, 700])
+@pytest.mark.parametrize("length", [130, 300])
 @pytest.mark.parametrize("name", ["softmax", "log_softmax", "layer_norm", "rms_norm", "l2_normalize"])
 def test_ops_of_shared_rows_are_right(name: str, length: int) -> None:
     params = {} if name.endswith("_norm") else {"axis": 1}
