@@ -6,8 +6,12 @@ import numpy as np
 import pytest
 from tests.synth.test_simt_schedule import F32, MACHINE, checked, forms
 
+from openinfer.dtypes import DTYPES, INDEX
+from openinfer.loops.build import Builder, cast, load, math
+from openinfer.loops.ir import Buffer, Kernel, LoopKind
 from openinfer.ops import OPS, Call, TensorType, complete, infer
 from openinfer.ops.lower.kernel import kernel_of
+from openinfer.synth.targets.simt.collapsed import with_collapsed_loops
 
 
 @pytest.mark.parametrize("length", [4])
@@ -42,3 +46,13 @@ def test_elements_beside_a_row_keep_their_loops(op: str) -> None:
     call = infer(record, Call((TensorType(F32, x.shape), TensorType(F32, y.shape)), complete(record, {})))
     found = checked(kernel_of(record, call, (F32, F32)), [x, y], MACHINE)
     assert {one.shape for one in found.launches[0].kernel.inputs} == {(6, 8), (8,)}
+
+
+def test_elements_that_another_variable_moves_keep_their_loops() -> None:
+    x, y, steps = Buffer("x", F32, (4, 8)), Buffer("y", F32, (4, 8)), Buffer("steps", DTYPES["i32"], (4, 8))
+    builder = Builder()
+    with builder.loop(4, LoopKind.PARALLEL) as i, builder.loop(8, LoopKind.PARALLEL) as j:
+        step = builder.let(cast(load(steps, i, j), INDEX))
+        builder.store(y, (i, j), math("tanh", load(x, i, j + step)))
+    kernel = Kernel("k", (x, steps), (y,), builder.body)
+    assert with_collapsed_loops(kernel) is kernel

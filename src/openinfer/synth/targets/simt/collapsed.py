@@ -57,14 +57,15 @@ def _is_row_major(place: Affine | None, loops: tuple[For, ...]) -> bool:
     """Whether iterations access one element after the other."""
     if place is None or is_symbolic(place.first) or place.first != 0:
         return False
-    step, wanted = 1, {}
+    step, wanted, single = 1, {}, set()
     for one in reversed(loops):
         extent = int_extent(one.extent)
         if extent > 1:
             wanted[one.index.name] = step
+        else:
+            single.add(one.index.name)
         step *= extent
-    strides = {name: stride for name, stride in place.strides.items() if name in wanted}
-    return strides == wanted
+    return {name: stride for name, stride in place.strides.items() if name not in single} == wanted
 
 
 def _outside_indices(body: Statements) -> Iterator[Scalar]:
