@@ -210,7 +210,7 @@ fuzz-oinf: $(VENV)/.dev
 FUZZ_LANG_COUNT ?= 500000
 fuzz-lang: $(VENV)/.dev
 	$(BIN)/python -m tests.lang.fuzz --count $(FUZZ_LANG_COUNT) --seed $(FUZZ_SEED)
-	OPENINFER_TEST_CHECKS=all $(BIN)/pytest -q tests/ir/test_bad_json.py
+	OPENINFER_TEST_CHECKS=all $(BIN)/pytest -q tests/ir/test_bad_json.py tests/growth tests/sim/test_interruptions.py
 
 FUZZ_ONNX_COUNT ?= 50000
 fuzz-onnx: $(VENV)/.dev

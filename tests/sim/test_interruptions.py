@@ -6,6 +6,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from tests.everything import HAS_EVERYTHING
 
 from openinfer import Executor, Simulator, graph
 
@@ -33,7 +34,7 @@ STEP = graph("""
         yield y;
     }
 """)
-EVERY = 31
+EVERY = 31 if HAS_EVERYTHING else 67
 """Every so many places are tried; a prime, so that loops are not always met at the same one."""
 CLOSELY = ("_changing", "begin", "commit", "_take", "_leave")
 """Functions in which every place is tried: what they change must be found again by a rollback or a second commit."""

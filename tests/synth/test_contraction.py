@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.everything import some
 from tests.synth.flags import UNDEFINED
 from tests.synth.in_c import Prepared, check_op, compiled
 from tests.synth.scheduled_in_c import F32, kernel_for, run
@@ -45,8 +46,7 @@ def _everything_in_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schedule, "_LEAST", 0)
 
 
-@TARGETS
-@pytest.mark.parametrize("name", OPS_THAT_CONTRACT)
+@pytest.mark.parametrize(("name", "target"), some(product(OPS_THAT_CONTRACT, runnable()), 2))
 def test_tiles_agree_with_the_simulator(name: str, target: CpuMachine, tmp_path: Path) -> None:
     """``test_ops_in_c`` has other cases, on the plainest device and on this machine's own."""
     options = ("-O0", *target.flags)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.everything import some
 from tests.synth.test_simt_schedule import BF16, F32, I32, checked, forms
 
 from openinfer.dtypes import DTYPES, Array, DType
@@ -75,8 +76,7 @@ def test_terms_that_are_not_neighbours_are_brought_together(extents: tuple[int, 
     assert (steps(found, TileCopy) > 0) == (extents[2] % 8 == 0)
 
 
-@pytest.mark.parametrize("rows", [1, 70])
-@pytest.mark.parametrize("columns", [9, 64])
+@pytest.mark.parametrize(("rows", "columns"), some([(1, 9), (1, 64), (70, 9), (70, 64)], 3))
 def test_a_dynamic_number_of_rows_ends_where_it_ends(rows: int, columns: int) -> None:
     kernel = product(BF16, BF16, (Dim(130, Ref("R")), columns, 24))
     arrays = [small(Buffer(one.name, one.dtype, (rows, 24) if one.name == "x" else one.shape)) for one in kernel.inputs]

@@ -1,10 +1,12 @@
 """Running totals in launches: teams of threads for rows and columns, three launches for a long row."""
 
 from collections.abc import Mapping
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.everything import some
 
 from openinfer.dtypes import DTYPES, Array, DType
 from openinfer.ir.expr import Ref
@@ -36,6 +38,7 @@ MACHINE = SimtMachine(group=32, subgroup=8, units=2, least_row=8)
 WITHOUT_SUBGROUPS = SimtMachine(group=16, units=2, least_row=8)
 FEW_GROUPS = SimtMachine(group=16, subgroup=4, units=2, least_row=8, most_groups=2)
 MACHINES = [MACHINE, WITHOUT_SUBGROUPS, FEW_GROUPS]
+SHAPES = [(8, 8), (40, 12), (300, 9), (100, 33), (3, 33, 16), (2, 70, 64)]
 
 
 def running(shape: tuple[int, ...], axis: int, dtype: DType, total: DType, op: Any = "add", **ways: bool) -> Kernel:
@@ -71,8 +74,7 @@ def forms(found: Launches) -> list[str]:
     return [launch.form.partition(":")[0] for launch in found.launches]
 
 
-@pytest.mark.parametrize("machine", MACHINES, ids=["subgroups", "without", "few groups"])
-@pytest.mark.parametrize("length", [8, 9, 31, 64, 130, 515])
+@pytest.mark.parametrize(("length", "machine"), some(product([8, 9, 31, 64, 130, 515], MACHINES), 4))
 def test_rows_of_every_length(length: int, machine: SimtMachine) -> None:
     for ways in ({}, {"is_exclusive": True}, {"is_reversed": True}, {"is_exclusive": True, "is_reversed": True}):
         found = right(running((5, length), 1, I32, I32, **ways), machine, values(I32, 5, length))
@@ -80,8 +82,7 @@ def test_rows_of_every_length(length: int, machine: SimtMachine) -> None:
         assert forms(found)[-1] == "scan"
 
 
-@pytest.mark.parametrize("machine", MACHINES, ids=["subgroups", "without", "few groups"])
-@pytest.mark.parametrize("shape", [(8, 8), (40, 12), (300, 9), (100, 33), (3, 33, 16), (2, 70, 64)])
+@pytest.mark.parametrize(("shape", "machine"), some(product(SHAPES, MACHINES), 4))
 def test_columns_are_beside_each_other(shape: tuple[int, ...], machine: SimtMachine) -> None:
     axis = len(shape) - 2
     for ways in ({}, {"is_exclusive": True, "is_reversed": True}):
@@ -112,7 +113,7 @@ def test_accesses_are_wide_in_rows() -> None:
     assert {len(one.values) for one in walk(launch.kernel.body) if isinstance(one, WideStore)} == {4}
 
 
-@pytest.mark.parametrize(("length", "is_reversed"), [(16384, False), (16389, True)])
+@pytest.mark.parametrize(("length", "is_reversed"), some([(16389, True), (16384, False)], 2))
 def test_a_long_row_is_scanned_in_three_launches(length: int, *, is_reversed: bool) -> None:
     machine = SimtMachine(group=32, subgroup=8, units=8)
     found = right(running((length,), 0, I32, I32, is_reversed=is_reversed), machine, values(I32, length))

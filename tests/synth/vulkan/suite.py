@@ -42,13 +42,13 @@ from openinfer.synth.targets.facts import Numerics
 FLUSHES = NUMERICS.subnormals == "flushed"
 _AT_ONCE = 8
 """Ops of one program."""
-_IN_A_SHADER = 12
-"""Cases of one shader: a device reads all of it for each of them, and the compiler takes long to start."""
+_IN_A_SHADER = 4
+"""Cases of one shader: a device reads all of it for each of them, and each shader takes a while to compile."""
 
 
-def cases(record: OpRecord, most: int | None, numerics: Numerics = NUMERICS) -> list[Prepared]:
-    """The cases of an op on all its dtypes, for a device that rounds like this."""
-    found = [(dtype, case) for dtype in record.dtypes for case in cases_of(record.name, dtype, most)]
+def cases(record: OpRecord, most: int | None, numerics: Numerics = NUMERICS, stride: int = 1) -> list[Prepared]:
+    """The cases of an op on all its dtypes, or each ``stride``-th of them, for a device that rounds like this."""
+    found = [(dtype, case) for dtype in record.dtypes for case in cases_of(record.name, dtype, most)][::stride]
     return [prepared(record, case, number, dtype, numerics) for number, (dtype, case) in enumerate(found)]
 
 
