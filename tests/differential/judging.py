@@ -28,7 +28,9 @@ from openinfer.ops.numeric import entering
 from openinfer.ops.types import TensorType
 from openinfer.synth.program.ir import Storage
 
-MOVED_RUNS, _TO_ZERO = 6, 2
+MOVED_RUNS = 6
+_TO_ZERO = {2: 1.0, 4: -1.0}
+"""The runs in which results that may be zero are: with the sign that they have, and with the other one."""
 _TURNED = -1
 """The number of a run in which only the signs of NaNs are others."""
 MORE_RUNS = 60
@@ -153,8 +155,9 @@ class _Moved(ReferenceKernel):
     flushes: bool
     """Whether subnormal numbers of f32 are zero."""
     has_own_nans: bool
-    reaches_zero: bool
-    """Whether results that may be zero are: a quotient of two of them is anything."""
+    zero: float | None
+    """The factor of results that become zero, whose sign it keeps or changes; None if they stay as they are. A quotient
+    of two zeros is anything, and the reciprocal of one is either infinity."""
     turns_nans: bool
     """Whether NaNs have the other sign: which one is nobody's business, but a bitcast shows it."""
 
@@ -199,8 +202,8 @@ class _Moved(ReferenceKernel):
                 signs = type(self).direction(value.shape)
                 anything = np.where(signs > 0, np.longdouble(np.inf), np.nan)
                 moved_by = np.where(may_overflow(question, kind.dtype, bounds), anything, exact + signs * error)
-                if self.reaches_zero:
-                    moved_by = np.where(abs(exact) <= error, np.copysign(0, exact), moved_by)
+                if self.zero is not None:
+                    moved_by = np.where(abs(exact) <= error, np.copysign(0, self.zero * exact), moved_by)
                 # Which sign a NaN has is nobody's business, but a bitcast shows it.
                 either = np.where(np.isnan(moved_by), np.copysign(moved_by, signs), moved_by)
                 value = either.astype(value.dtype)
@@ -245,7 +248,7 @@ def _moving(run: int, habits: Habits) -> Iterator[None]:
         "direction": staticmethod(_direction(run)),
         "flushes": habits.flushes and is_own,
         "has_own_nans": habits.has_own_nans and is_own,
-        "reaches_zero": run == _TO_ZERO,
+        "zero": _TO_ZERO.get(run),
         "turns_nans": run == _TURNED,
         "__slots__": (),
     }
