@@ -96,6 +96,16 @@ def test_one_group_is_as_large_as_its_form_needs() -> None:
     near(attention(F32, *shapes), normal(F32, *shapes), machine)
 
 
+@pytest.mark.parametrize(("units", "groups", "parts"), [(8, 8, 4), (16, 16, 4), (36, 32, 4)])
+def test_queries_that_share_keys_are_in_several_groups_if_there_are_units(units: int, groups: int, parts: int) -> None:
+    """Then there are fewer parts, all of which the next launch reads in each of its groups."""
+    shapes, machine = ((8, 1, 8), (2, 200, 8), (2, 200, 8)), replace(SMALL, units=units)
+    first, _ = scheduled(attention(F32, *shapes), machine).launches
+    found = first.threads // group_of(first.kernel, machine.group), first.form
+    assert found == (groups, f"attention: {parts} parts of keys")
+    near(attention(F32, *shapes), normal(F32, *shapes), machine)
+
+
 def test_many_queries_have_another_form() -> None:
     shapes = (4, 3, 8), (1, 9, 8), (1, 9, 8)
     assert "attention" not in near(attention(F32, *shapes), normal(F32, *shapes), SMALL)

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from tests.synth.cuda.kernels import compiled, compilers
 from tests.synth.test_simt_attention import attention
+from tests.synth.test_simt_packed import product as packed
 from tests.synth.test_simt_schedule import BF16, F32, I32
 
 from openinfer import DeviceArch, ModelLoader, Synthesizer, graph
-from openinfer.dtypes import DType
+from openinfer.dtypes import DTYPES, DType
 from openinfer.ir.expr import Ref
 from openinfer.loops.build import cast, index
 from openinfer.loops.dim import Dim
@@ -42,7 +43,7 @@ from openinfer.ops.lower.kernel import kernel_of
 from openinfer.synth.targets.facts import Numerics
 from openinfer.synth.targets.simt.interpret import launched
 from openinfer.synth.targets.simt.launches import Launch, Launches
-from openinfer.synth.targets.simt.machine import SimtMachine, simt_machine
+from openinfer.synth.targets.simt.machine import Following, SimtMachine, simt_machine
 from openinfer.synth.targets.simt.ready import with_late_guards, with_ready, with_short_ready, with_weights
 from openinfer.synth.targets.simt.schedule import scheduled
 from openinfer.synth.targets.vulkan.shader import launch_code as vulkan_code
@@ -81,6 +82,19 @@ def test_weights_are_on_their_way_before_a_launch_is_ready() -> None:
     arrays = [rng.normal(size=one.shape).astype(one.dtype.array) for one in kernel.inputs]
     (one,), (other,) = launched(found, arrays), interpret(plain(kernel), arrays)
     np.testing.assert_allclose(one.astype(np.float32), other.astype(np.float32), rtol=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("bits", "following", "first"),
+    [(4, "short", "ready"), (8, "short", "w ahead"), (4, "counted", "w ahead")],
+)
+def test_vectors_come_before_weights_of_few_bits(bits: int, following: Following, first: str) -> None:
+    kernel, machine = packed(DTYPES[f"i{bits}"], 24, 256), replace(MACHINE, early=following)
+    found = with_ready(with_weights(scheduled(kernel, machine), frozenset({"w", "scale"}))).launches[0].kernel
+    loads = order(found)
+    assert loads[0] == first
+    assert (loads.index("x") < loads.index("w ahead")) == (first == "ready")
+    assert verify(found) == []
 
 
 def test_what_other_launches_may_write_is_not_read_before() -> None:

@@ -39,12 +39,13 @@ template <typename T> static __device__ __forceinline__ uint32_t *oi_words(T *p)
 template <typename T> static __device__ __forceinline__ uint2 *oi_pairs(T *p) { return (uint2 *)p; }
 template <typename T> static __device__ __forceinline__ uint4 *oi_quads(T *p) { return (uint4 *)p; }
 
-/* Loads memory that nothing writes. The compiler must not delay the load, whatever follows it. */
+/* Loads memory that nothing writes. The compiler must not delay the load, whatever follows it: not as ".nc", with which
+   it comes after the wait for earlier launches. */
 static __device__ __forceinline__ uint4 oi_ahead(const uint4 *p)
 {
 #ifdef __CUDA_ARCH__
     uint4 r;
-    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+    asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
         : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w) : "l"(p));
     return r;
 #else

@@ -66,6 +66,7 @@ _EXTERNAL = (
     "oi_memory_get",
     "oi_is_in",
     "oi_address",
+    "oi_note",
     "oi_outdate",
     "oi_lose",
     "oi_ask_again",

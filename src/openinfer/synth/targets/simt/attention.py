@@ -176,7 +176,8 @@ class _Attention:
         """The scores of a block: a team of threads for each key loads it, and the queries with it."""
         one, names, plan = self._one, self._names, self._plan
         per, member = self._machine.group // plan.team, names.var("member")
-        yield Let(member, self._lane % plan.team)
+        first: list[Statement] = [Let(member, self._lane % plan.team)]
+        rest: list[Statement] = []
         for turn in range(-(-plan.block // per)):
             place, key = names.var("place"), names.var("key")
             at, own = names.var("at"), names.var("factor", _F32)
@@ -188,20 +189,15 @@ class _Attention:
                 body.append(SetLocal(acc, acc + cast(query, _F32) * own))
             loop = row_loop(For(at, index(one.depth.extent), tuple(body)))
             assert loop is not None
-            scores = [self._score(number, key, acc) for number, acc in enumerate(sums)]
-            hidden = [const(-inf, _F32)] * plan.queries
-            stores, nothing = (
-                tuple(Store(self._scores, (index(number), place), value) for number, value in enumerate(values))
-                for values in (scores, hidden)
-            )
-            dots = (
-                *(Local(acc, const(0, _F32)) for acc in sums),
-                *self._team(plan.team, member, loop.shape, plan.depth).loop(loop),
-                If(member.eq(0), stores),
-            )
-            yield Let(place, turn * per + self._lane // plan.team)
-            yield Let(key, start + place)
-            yield If(place < plan.block, (If(key < end, dots, (If(member.eq(0), nothing),)),))
+            loads, dots = self._team(plan.team, member, loop.shape, plan.depth).begun(loop)
+            seen = [select(start + place < end, self._score(number, key, acc), -inf) for number, acc in enumerate(sums)]
+            stores = tuple(Store(self._scores, (index(number), place), score) for number, score in enumerate(seen))
+            # Keys past the end are those at the end once more, so that all loads are in flight at once.
+            first += [Let(place, turn * per + self._lane // plan.team), Let(key, pair("min", start + place, end - 1))]
+            first += loads
+            rest += [*(Local(acc, const(0, _F32)) for acc in sums), *dots]
+            rest.append(If(member.eq(0) & (place < plan.block), stores))
+        yield from (*first, *rest)
 
     def _score(self, number: int, key: ScalarVar, acc: ScalarVar) -> Scalar:
         one, score = self._one, self._one.score

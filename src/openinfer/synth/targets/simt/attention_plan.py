@@ -8,9 +8,10 @@ from openinfer.dtypes import DTYPES
 from openinfer.loops.affine import affine
 from openinfer.loops.build import cast, index, pair
 from openinfer.loops.dim import is_symbolic, span
-from openinfer.loops.ir import Attend, Axis, Element, For, Scalar, ScalarVar, SetLocal, Statement, Store
-from openinfer.loops.rewrite import replaced
+from openinfer.loops.ir import Attend, Axis, Element, For, LoopKind, Scalar, ScalarVar, SetLocal, Statement, Store
+from openinfer.loops.rewrite import replaced, variables_of
 from openinfer.synth.targets.simt.machine import SimtMachine
+from openinfer.synth.targets.simt.segments import free_name
 from openinfer.synth.targets.simt.threads import int_extent, nest
 from openinfer.synth.targets.simt.wide import WideLoop
 
@@ -19,6 +20,8 @@ _MOST_QUERIES = 8
 _MOST_PARTS = 64
 _MOST_ACCESSES = 8
 """Accesses of a thread per value: it keeps the means of these columns in registers, for each query."""
+_LEAST_PARTS = 4
+"""Parts of the keys at least, if there are units for them."""
 _THREADS = 512
 """Threads per group, if the device allows that many: then one access of each loads a block of keys."""
 
@@ -37,6 +40,8 @@ class AttentionPlan:
     parts: int
     machine: SimtMachine
     """With the group size of this form."""
+    turns: int = 1
+    """Accesses of a thread to the keys of a block."""
 
     @property
     def lanes(self) -> int:
@@ -63,7 +68,7 @@ class AttentionPlan:
     def block(self) -> int:
         """Keys per block: as many as a group loads at once, or a small multiple."""
         values = self.machine.group // self.machine.subgroup * self.keys
-        return values * -(-self.machine.group // self.team // values)
+        return self.turns * values * -(-self.machine.group // self.team // values)
 
     @property
     def shared_bytes(self) -> int:
@@ -104,8 +109,35 @@ def attention_plan(whole: Statement, machine: SimtMachine) -> AttentionPlan | No
     plan = _fitting(AttentionPlan(one, loops, depth, width, 1, machine))
     if plan is None or plan.accesses > _MOST_ACCESSES:
         return None
-    parts = max(1, min(machine.units // prod(extents), -(-most // plan.block), _MOST_PARTS))
-    return replace(plan, parts=parts) if prod(extents) * parts <= machine.most_groups else None
+    plan = _with_fewer_queries(plan, {var.name for var in variables_of((whole,))})
+    count = prod(plan.extents)
+    parts = max(1, min(machine.units // count, -(-most // plan.block), _MOST_PARTS))
+    return replace(plan, parts=parts) if count * parts <= machine.most_groups else None
+
+
+def _with_fewer_queries(plan: AttentionPlan, taken: set[str]) -> AttentionPlan:
+    """The plan with fewer of the queries that share keys in a group, as long as units are left to have the others.
+
+    Each group of the product that follows reads the means of all parts, and there are fewer then.
+    """
+    one, machine = plan.one, plan.machine
+    count, most = prod(plan.extents), span(one.key.extent)[1]
+    split = 1
+    while (
+        one.head.extent % (2 * split) == 0
+        and machine.units // (2 * split * count) >= _LEAST_PARTS
+        and -(-most // (2 * split * plan.block)) >= _LEAST_PARTS
+    ):
+        split *= 2
+    if split == 1:
+        return plan
+    inside = one.head.extent // split
+    outer = ScalarVar(free_name("heads", taken), one.head.index.dtype)
+    known: dict[Scalar, Scalar] = {one.head.index: outer * inside + one.head.index}
+    own = one.with_parts(lambda value: replaced(value, known))
+    own = replace(own, head=replace(one.head, extent=inside))
+    loop = For(outer, index(split), (own,), LoopKind.PARALLEL)
+    return replace(plan, one=own, loops=(*plan.loops, loop), turns=split)
 
 
 def _fitting(plan: AttentionPlan) -> AttentionPlan | None:

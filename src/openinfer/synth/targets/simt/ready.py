@@ -126,12 +126,12 @@ def _is_known(loop: For) -> bool:
 
 
 def _ahead(body: Statements) -> int:
-    """The number of statements that can run before the launch waits, the last of them a wide load."""
+    """The number of statements that can run before the launch waits, the last of them a load."""
     last = 0
     for place, one in enumerate(body):
         if not _is_early(one):
             break
-        if isinstance(one, WideLoad):
+        if isinstance(one, WideLoad) or any(isinstance(part, Load) for value in scalars(one) for part in visit(value)):
             last = place + 1
     return last
 

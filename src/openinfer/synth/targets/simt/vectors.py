@@ -33,6 +33,7 @@ from openinfer.loops.ir import (
     Space,
     Statement,
     Store,
+    WideLoad,
     visit,
 )
 from openinfer.loops.rewrite import Statements, changed, changed_statements, replaced, straightened, variables_of
@@ -60,6 +61,8 @@ _VECTOR_BITS = 16
 """Bits of a large factor for each element of a vector that is read from shared memory, at least."""
 _RUN = 4
 """Elements of a vector per access to shared memory, where integers would need one each."""
+_FEW_BITS = 4
+"""Bits of a weight at most with which a launch loads vectors before weights."""
 _ACCESSES = 4
 """Accesses that a thread has in flight to rows of integers: more take the registers of other groups."""
 _UNROLLED = 256
@@ -306,8 +309,18 @@ class _Vectors:
         return (*lets, *self._first(early, first)), (*zeros, *with_fused_sums(rest, machine), *done)
 
     def _first(self, early: EarlyLoads, weights: Statements) -> Statements:
-        """Loads at the start; those that may have to wait for the previous launch come last."""
-        return (*weights, *early.statements) if self._machine.early else (*early.statements, *weights)
+        """Loads at the start; those that may have to wait for the previous launch come last.
+
+        Loads arrive in order. Where weights take so little time that vectors would wait for them, vectors come first,
+        after scales.
+        """
+        if not self._machine.early:
+            return *early.statements, *weights
+        bits = min(one.large.dtype.bits for one in self._products)
+        if self._machine.early == "counted" or bits > _FEW_BITS:
+            return *weights, *early.statements
+        wide = (replace(one, is_ahead=True) for one in weights if isinstance(one, WideLoad))
+        return *(one for one in weights if not isinstance(one, WideLoad)), *early.statements, *wide
 
     def _named_alike(self, one: VectorProduct, indices: Mapping[Scalar, Scalar]) -> dict[Scalar, Scalar]:
         """Maps a product's indices to those of the last product, or to what ``indices`` has for these."""

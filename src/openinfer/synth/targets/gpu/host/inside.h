@@ -62,11 +62,12 @@ enum {
 /* A launch. Its values are the group counts of an indirect dispatch, in two words, then the arguments. */
 typedef struct {
     int32_t kernel, failure, place, count;
-    size_t at;     /* index of its first value */
-    bool waits;    /* for all launches before it */
-    bool is_given; /* groups and arguments are read from the block: they change between submissions */
-    bool awaits;   /* starts at once: its groups wait themselves, without a barrier */
-    int64_t keeps; /* of a rollback copy: the number of launches before it that can fail; else -1 */
+    int32_t ranges; /* index of the first memory range that it uses */
+    size_t at;      /* index of its first value */
+    bool waits;     /* for all launches before it */
+    bool is_given;  /* groups and arguments are read from the block: they change between submissions */
+    bool awaits;    /* starts at once: its groups wait themselves, without a barrier */
+    int64_t keeps;  /* of a rollback copy: the number of launches before it that can fail; else -1 */
 } oi_call;
 
 typedef struct {
@@ -127,6 +128,8 @@ struct oi_queue {
     const void *handed_over;    /* a tensor that only the next recorded move reads */
     oi_range touched[RANGES];   /* memory that the recorded launches use */
     int32_t touched_count, since; /* since: the first range after the last barrier */
+    int32_t in_state[2 * RANGES], in_state_count; /* which of these ranges are in the state, some twice */
+    oi_range outside;           /* what contains all others */
     int64_t *nanoseconds, *calls;
 };
 
@@ -134,6 +137,9 @@ bool oi_is_in(const void *at, const void *first, size_t bytes);
 
 /* The device address of a pointer into the instance's memory; 0 for other pointers. */
 uint64_t oi_address(const oi_queue *queue, const void *at);
+
+/* Notes that launches use a range, so that few ranges need to be compared with others. */
+void oi_note(oi_queue *queue, int32_t range);
 
 /* Marks the host's copies of watched values that overlap a changed range as out of date. */
 void oi_outdate(oi_queue *queue, const oi_range *changed);

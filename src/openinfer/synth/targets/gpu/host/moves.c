@@ -57,21 +57,32 @@ void oi_hand_over(oi_queue *q, const void *value) { q->handed_over = value; }
 
 static bool meet(const oi_range *one, const oi_range *other) { return one->first < other->end && other->first < one->end; }
 
+/* Whether recorded launches use any of a range. */
+static bool is_used(const oi_queue *q, const oi_range *range)
+{
+    const bool is_state = q->state != NULL && oi_is_in(range->first, q->state->here, q->state->bytes);
+    const int32_t count = is_state ? q->in_state_count : q->touched_count;
+    bool found = false;
+    if (!is_state && !meet(&q->outside, range)) return false;
+    for (int32_t k = 0; k < count && !found; ++k) found = meet(&q->touched[is_state ? q->in_state[k] : k], range);
+    return found;
+}
+
 /* The range of a tensor in the launch that computes it, if that can write to the cells instead: no later launch uses
    the tensor, none uses the cells or their backup, and none from that one on can fail. NULL otherwise. */
 static oi_range *maker_of(oi_queue *q, const oi_range *tensor, const oi_range *cells, const oi_range *kept)
 {
     oi_range *found = NULL;
-    bool is_twice = false; /* in the last launch that uses it */
-    if (q->is_checking || q->touched_count + 2 > RANGES) return NULL;
-    for (int32_t k = 0; k < q->touched_count; ++k) {
+    if (q->is_checking || q->touched_count + 2 > RANGES || is_used(q, cells)) return NULL;
+    if (kept->first != NULL && is_used(q, kept)) return NULL;
+    for (int32_t k = q->touched_count - 1; k >= 0; --k) {
         oi_range *const one = &q->touched[k];
-        if (meet(one, cells) || meet(one, kept)) return NULL;
-        if (!meet(one, tensor) || (found != NULL && one->call < found->call)) continue;
-        is_twice = found != NULL && found->call == one->call;
+        if (!meet(one, tensor)) continue;
+        if (found != NULL && found->call == one->call) return NULL; /* twice in the last launch that uses it */
+        if (found != NULL) break;
         found = one;
     }
-    if (found == NULL || is_twice || !found->is_written) return NULL;
+    if (found == NULL || !found->is_written) return NULL;
     if (found->first != tensor->first || found->end != tensor->end) return NULL;
     for (int32_t i = found->call; i < q->wanted.count; ++i)
         if (q->wanted.calls[i].failure >= 0) return NULL;
@@ -84,11 +95,13 @@ static void move_up(oi_queue *q, int32_t place)
     oi_call *const calls = q->wanted.calls;
     const int32_t last = q->wanted.count - 1;
     const oi_call moved = calls[last];
+    int32_t since = moved.ranges; /* the first range that may belong to one of these launches */
+    for (int32_t i = place; i < last; ++i) since = calls[i].ranges < since ? calls[i].ranges : since;
     memmove(calls + place + 1, calls + place, (size_t)(last - place) * sizeof *calls);
     calls[place] = moved;
     for (int32_t i = place + 1; i <= last; ++i)
         if (*oi_number_of(q, &calls[i]) != 0) *oi_number_of(q, &calls[i]) += 1;
-    for (int32_t k = 0; k < q->touched_count; ++k) {
+    for (int32_t k = since; k < q->touched_count; ++k) {
         int32_t *const call = &q->touched[k].call;
         *call = *call == last ? place : *call + (*call >= place);
     }
@@ -117,6 +130,7 @@ static bool is_made_there(oi_queue *q, const oi_range *tensor, const oi_range *c
     call->failure = -1;
     made->first = cells->first;
     made->end = cells->end;
+    oi_note(q, (int32_t)(made - q->touched));
     oi_outdate(q, made);
     return true;
 }

@@ -152,6 +152,17 @@ void oi_outdate(oi_queue *q, const oi_range *changed)
             q->watches[i].is_new = q->watches[i].is_here = q->watches[i].is_asked = false;
 }
 
+void oi_note(oi_queue *q, int32_t range)
+{
+    const oi_range *const one = &q->touched[range];
+    if (q->state != NULL && oi_is_in(one->first, q->state->here, q->state->bytes)) {
+        q->in_state[q->in_state_count++] = range;
+        return;
+    }
+    if (q->outside.end == NULL || one->first < q->outside.first) q->outside.first = one->first;
+    if (q->outside.end == NULL || one->end > q->outside.end) q->outside.end = one->end;
+}
+
 /* Whether an argument is memory that launches may write; none writes weights. */
 static bool is_shared(const oi_queue *q, const oi_argument *one)
 {
@@ -178,6 +189,7 @@ static bool is_ordered(oi_queue *q, int32_t count, const oi_argument *given)
         const unsigned char *const first = given[i].at;
         if (!is_shared(q, &given[i]) || q->touched_count == RANGES) continue;
         q->touched[q->touched_count++] = (oi_range){ first, first + given[i].number, given[i].is_written, q->wanted.count, i };
+        oi_note(q, q->touched_count - 1);
         if (given[i].is_written) oi_outdate(q, &q->touched[q->touched_count - 1]);
     }
     return waits;
@@ -216,8 +228,9 @@ void oi_launch(oi_queue *q, int32_t kernel, int64_t groups, int32_t failure, int
     q->can_fail = q->can_fail || failure >= 0;
     to[2 + count] = q->status;
     to[3 + count] = q->can_fail && failure >= -1 ? (uint64_t)all->count + 1 : 0; /* 0: no check */
+    const int32_t ranges = q->touched_count;
     const bool waits = is_ordered(q, count, given);
-    all->calls[all->count++] = (oi_call){ .kernel = kernel, .failure = failure, .place = q->place, .count = total,
+    all->calls[all->count++] = (oi_call){ .ranges = ranges, .kernel = kernel, .failure = failure, .place = q->place, .count = total,
         .at = all->used, .waits = waits, .is_given = total >= PUSHED, .keeps = -1 };
     all->used += (size_t)total + 2;
     q->handed_over = NULL;
@@ -356,7 +369,8 @@ static int32_t settle(oi_queue *q)
         if (!q->is_lost && q->is_timed) oi_add_times(q);
         oi_answered(q, q->failed >= 0);
     }
-    q->wanted.count = q->touched_count = q->since = 0;
+    q->wanted.count = q->touched_count = q->in_state_count = q->since = 0;
+    q->outside.first = q->outside.end = NULL;
     q->wanted.used = q->data_used = 0;
     q->is_checking = q->can_fail = false;
     const int32_t failed = q->failed;
