@@ -144,6 +144,17 @@ def _rows(size: int) -> Iterator[Measured]:
     yield op("layer_norm", f"f32 {f32 // 2 // 32768} 32768")
     for length in (1000, 5000, 12288):
         yield op("layer_norm", f"bf16 {bf16 // 2 // length} {length}")
+    for length in (255, 1001, 4095, 30522, 50257):
+        yield op("softmax", f"f32 {f32 // 2 // length} {length}")
+        yield op("softmax", f"bf16 {bf16 // 2 // length} {length}")
+    for length in (1001, 4095):
+        yield op("layer_norm", f"f32 {f32 // 2 // length} {length}")
+        yield op("layer_norm", f"bf16 {bf16 // 2 // length} {length}")
+        yield op("rms_norm", f"bf16 {bf16 // 2 // length} {length}", f"bf16 {length}")
+        yield op("sum_axis", f"bf16 {bf16 // length} {length}", axis=1)
+    for length in (32768, 65536):
+        yield op("softmax", f"bf16 {bf16 // 2 // length} {length}")
+    yield op("rms_norm", f"bf16 {bf16 // 2 // 65536} 65536", "bf16 65536")
     yield op("argmax_axis", f"f32 {f32 // 4096} 4096", axis=1)
     yield op("argmax_axis", f"bf16 {bf16 // 4096} 4096", axis=1)
 
@@ -250,10 +261,10 @@ class Program:
         memory = f"{{ {sizes[0]}u, {ONES}u }}, {{ {sizes[1]}u, 0u }}"
         self._entry(f"{called} {moved}", "16 bytes each, several in flight", moved, 0, [launches], memory, 2)
 
-    def add_all(self, found: Iterable[Measured], only: str) -> None:
-        """Those kernels whose names begin so."""
+    def add_all(self, found: Iterable[Measured], only: Sequence[str]) -> None:
+        """Those kernels whose names begin in one of these ways."""
         for one in found:
-            if one.name.startswith(only):
+            if one.name.startswith(tuple(only)):
                 self.add(one)
 
     def add(self, one: Measured) -> None:
@@ -305,7 +316,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--scale", type=int, default=1, help="divide sizes by this: 1024 for a processor")
     parser.add_argument("--device", default="h200-vulkan", help="lavapipe for a processor")
-    parser.add_argument("--only", default="", help="what a name has to begin with")
+    parser.add_argument("--only", nargs="+", default=[""], help="what a name has to begin with, one of these")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     arch = DeviceArch.named(options.device)

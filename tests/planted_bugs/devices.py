@@ -21,6 +21,7 @@ MERGED = "tests/synth/test_simt_merged.py"
 NARROW = "tests/synth/vulkan/test_forms_on_lavapipe.py"
 ATTENTION = "tests/synth/test_simt_attention.py"
 SHARED_ROWS = "tests/synth/test_simt_shared_rows.py"
+ALIGNED = "tests/synth/test_simt_aligned.py"
 ROWS_ON_LAVAPIPE = "tests/synth/vulkan/test_shared_rows_on_lavapipe.py"
 LANES = "tests/loops/test_lanes.py"
 
@@ -418,6 +419,22 @@ DEVICE_BUGS = (
         "case For(bind=Bind.GROUP | Bind.TEAM, extent=Const(value=-1)):",
         ATTENTION,
         "one_group",
+    ),
+    Bug(
+        "aligned chunks end after their row",
+        "synth/targets/simt/aligned.py",
+        "(self.extent - before) // self.width",
+        "self.extent // self.width",
+        ALIGNED,
+        "odd_length",
+    ),
+    Bug(
+        "elements beside aligned chunks are those before them",
+        "synth/targets/simt/aligned.py",
+        "select(outer < start, outer, outer + inside)",
+        "outer",
+        ALIGNED,
+        "odd_length",
     ),
     Bug(
         "groups of a row read what others have not exchanged yet",

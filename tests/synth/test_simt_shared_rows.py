@@ -94,7 +94,7 @@ def test_groups_do_not_wait_where_a_device_ends_long_loops() -> None:
     ("length", "form"),
     [
         (64, "8 threads each, in registers"),
-        (65, "2 groups of 8 threads each, in registers"),
+        (68, "2 groups of 8 threads each, in registers"),
         (192, "3 groups of 8 threads each, in registers"),
         (256, "4 groups of 8 threads each, in registers"),
         (260, "4 groups of 8 threads each, partly in registers"),

@@ -45,6 +45,11 @@ class KeptRow:
 
     # --- the current loop ---------------------------------------------------------------------------------------------
 
+    @property
+    def loads(self) -> tuple[Load, ...]:
+        """The loads of the current loop that may stay in registers."""
+        return tuple(self._loads[self._place])
+
     def elements(self, chunk: int) -> KeptElements:
         """The values in registers for a chunk of the current loop, and what later loops will use."""
         known, later = self._known.setdefault(chunk, {}), self._kept_after(self._place)

@@ -25,6 +25,7 @@ from openinfer.loops.ir import (
     walk,
 )
 from openinfer.loops.rewrite import Statements
+from openinfer.synth.targets.simt.aligned import with_aligned_chunks
 from openinfer.synth.targets.simt.baseline import Formed
 from openinfer.synth.targets.simt.extremes import with_separate_places
 from openinfer.synth.targets.simt.group_team import GroupTeam, exchange_words
@@ -69,8 +70,9 @@ class _Rows:
         *,
         can_fail: bool,
     ) -> None:
-        self._indices, self._extents, self._items, self._machine, self._names = indices, extents, items, machine, names
-        self._loops = [one for one in items if isinstance(one, RowLoop)]
+        self._indices, self._extents, self._machine, self._names = indices, extents, machine, names
+        self._lets, self._items = with_aligned_chunks(items, indices, machine, names)
+        self._loops = [one for one in self._items if isinstance(one, RowLoop)]
         self._widths = common_widths(self._loops, machine)
         self._lane, self._member, self._row = names.var("lane"), names.var("member"), names.var("row")
         self._beside = self._columns()
@@ -185,7 +187,7 @@ class _Rows:
         body: Statements = tuple(made for one in self._items for made in self._item(one))
         if self._across is not None:
             body = (*body, self._across.left)
-        lets = lets_of(self._indices, unflat(row, self._extents))
+        lets = (*lets_of(self._indices, unflat(row, self._extents)), *self._lets)
         if self._beside:
             place = block * per + self._lane % self._beside
             body = (Let(row, self._clamped(place)), *lets, *body)

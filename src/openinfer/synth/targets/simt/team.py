@@ -51,6 +51,8 @@ def common_widths(loops: Sequence[RowLoop], machine: SimtMachine) -> dict[tuple[
     for one in loops:
         width = WideLoop(one.indices[-1], one.body, machine.unaligned).width(one.extents[-1])
         found[one.shape] = min(width, found.get(one.shape, width))
+        if one.edge is not None:
+            found[one.edge.shape] = 1
     return found
 
 
@@ -98,7 +100,10 @@ class LaneTeam:
         for each in one.reductions:
             yield Local(parts[each.var.name], each.first)
         kept = self.kept.get(one.shape)
+        first, rest = self._edge(own.edge)
+        yield from first
         yield from self._turns(own) if kept is None else self._all_chunks(own, kept)
+        yield from rest
         if one.reductions:
             yield from self._reduced(one.reductions, [parts[each.var.name] for each in one.reductions])
 
@@ -190,10 +195,31 @@ class LaneTeam:
         """
         team, total = self.count, chunks_of(one, self.widths[one.shape])
         count = min(self.kept_chunks or total, -(-total // team))
+        first, body = self._unrolled(one, kept, count)
+        yield from first
+        yield from body
+        if count * team < total:
+            yield from self._turns(one, begin=count * team)
+
+    def _edge(self, one: RowLoop | None) -> tuple[Statements, Statements]:
+        """What threads do beside their chunks, one element each: its load, and the rest."""
+        if one is None:
+            return (), ()
+        kept = self.kept.get(one.shape) or KeptRow([one])
+        return self._unrolled(one, kept, -(-chunks_of(one, 1) // self.count), loads_first=True)
+
+    def _unrolled(
+        self, one: RowLoop, kept: KeptRow, count: int, *, loads_first: bool = False
+    ) -> tuple[Statements, Statements]:
+        """``count`` chunks of a thread: the loads of those that are wide or kept, or of all, and the rest."""
+        team, total = self.count, chunks_of(one, self.widths[one.shape])
         first: list[Statement] = []
         body: list[Statement] = []
         for place in range(count):
-            made = self._chunk(one, self.member + place * team, kept.elements(place))
+            elements = kept.elements(place)
+            if loads_first:
+                elements = replace(elements, named=kept.loads)
+            made = self._chunk(one, self.member + place * team, elements)
             after = tuple(kept.took(place, made, one, self.names))
             if (place + 1) * team <= total:
                 first += made.first
@@ -203,10 +229,7 @@ class LaneTeam:
                 first += loads
                 body += rest
         kept.next_loop()
-        yield from first
-        yield from body
-        if count * team < total:
-            yield from self._turns(one, begin=count * team)
+        return tuple(first), tuple(body)
 
     def _partial_chunk(
         self, place: int, made: WideCopies, after: Sequence[Statement], cond: Scalar, kept: KeptRow
