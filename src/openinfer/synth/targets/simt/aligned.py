@@ -13,7 +13,7 @@ from math import gcd
 from openinfer.loops.affine import Affine, position
 from openinfer.loops.build import select
 from openinfer.loops.dim import is_symbolic
-from openinfer.loops.ir import Let, Scalar, ScalarVar
+from openinfer.loops.ir import Let, Scalar, ScalarVar, SetLocal
 from openinfer.loops.rewrite import Statements, changed_statements
 from openinfer.synth.targets.simt.machine import SimtMachine
 from openinfer.synth.targets.simt.row_loops import RowItem, RowLoop, accesses
@@ -64,7 +64,10 @@ class AlignedRow:
 def _at(one: RowLoop, var: ScalarVar, extent: int, place: Scalar) -> RowLoop:
     """A loop over some of the elements."""
     known: dict[Scalar, Scalar] = {one.indices[0]: place}
-    return replace(one, indices=(var,), extents=(extent,), body=changed_statements(one.body, known.get))
+    body = changed_statements(one.body, known.get)
+    updates = {each.var: each for each in body if isinstance(each, SetLocal)}
+    found = tuple(replace(each, update=updates[each.var]) for each in one.reductions)
+    return replace(one, indices=(var,), extents=(extent,), body=body, reductions=found)
 
 
 def with_aligned_chunks(
