@@ -489,7 +489,7 @@ DEVICE_BUGS = (
     Bug(
         "an extreme that is changed later is looked for by few threads",
         "synth/targets/simt/extremes.py",
-        "if is_extreme and _is_whole(each.var, flags, between):",
+        "if is_extreme and _is_whole(each.var, most, between):",
         "if is_extreme:",
         EXTREMES,
         "if_it_is_no_extreme",
