@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from tests.synth.test_simt_schedule import BF16, F32, MACHINE, accesses, checked, numbers, softmax
+from tests.synth.test_simt_schedule import BF16, F32, accesses, checked, numbers, softmax
+from tests.synth.test_simt_shared_rows import MACHINE as SHARED
 from tests.synth.test_simt_shared_rows import of_op, random
 
 from openinfer.loops.build import Builder, load, math, select
@@ -49,19 +50,19 @@ def exponentials(found: Launches) -> int:
 @pytest.mark.parametrize(
     ("length", "form", "count"),
     [
-        (64, "in registers", 8),
-        (61, "in registers", 8),
-        (203, "in registers", 3 * 8 + 2),
-        (600, "partly", 2 * 8 * 4),
+        (64, "rows: 8 threads each, in registers", 2 * 8),
+        (128, "rows: 2 groups of 8 threads each, in registers", 8 + 2),
+        (203, "rows: 3 groups of 8 threads each, in registers", 8 + 2 + 1),
+        (600, "rows: 4 groups of 8 threads each, partly in registers", 2 * 8 * 2 + 2),
     ],
 )
-def test_powers_of_few_bits_are_computed_once_if_all_of_them_are_in_registers(
+def test_powers_of_few_bits_are_computed_once_in_shared_rows_that_are_in_registers(
     length: int, form: str, count: int
 ) -> None:
     kernel, x = of_op("softmax", BF16, (3, length), axis=1), random(BF16, 3, length)
-    found = scheduled(kernel, MACHINE)
+    found = scheduled(kernel, SHARED)
     assert [verify(one.kernel) for one in found.launches] == [[]]
-    assert form in found.launches[0].form
+    assert found.launches[0].form == form
     assert exponentials(found) == count
     stores = [one for one in walk(found.launches[0].kernel.body) if isinstance(one, Store)]
     assert not any(one.buffer.space is Space.OWN for one in stores)
@@ -71,22 +72,22 @@ def test_powers_of_few_bits_are_computed_once_if_all_of_them_are_in_registers(
 
 @pytest.mark.parametrize("changes", [False, True])
 def test_powers_are_computed_again_if_what_they_depend_on_has_changed(changes: bool) -> None:
-    x, y = Buffer("x", BF16, (3, 64)), Buffer("y", BF16, (3, 64))
+    x, y = Buffer("x", BF16, (3, 128)), Buffer("y", BF16, (3, 128))
     builder = Builder()
     with builder.loop(3, LoopKind.PARALLEL) as i:
         top, total = builder.local(-np.inf, F32), builder.local(0, F32)
-        with builder.loop(64) as j:
+        with builder.loop(128) as j:
             value = builder.let(load(x, i, j))
             builder.assign(top, select(value > top, value, top))
-        with builder.loop(64) as j:
+        with builder.loop(128) as j:
             power = builder.let(math("exp", load(x, i, j) - top))
             builder.assign(total, total + power)
         if changes:
             builder.assign(top, top * 2)
-        with builder.loop(64) as j:
+        with builder.loop(128) as j:
             builder.store(y, (i, j), math("exp", load(x, i, j) - top) / total)
-    kernel, values = Kernel("k", (x,), (y,), builder.body), random(BF16, 3, 64)
-    found = scheduled(kernel, MACHINE)
-    assert exponentials(found) == (16 if changes else 8)
+    kernel, values = Kernel("k", (x,), (y,), builder.body), random(BF16, 3, 128)
+    found = scheduled(kernel, SHARED)
+    assert exponentials(found) == (18 if changes else 10)
     ours, theirs = (one[0].astype(np.float32) for one in (launched(found, [values]), interpret(kernel, [values])))
     np.testing.assert_allclose(ours, theirs, 2**-7)

@@ -1,7 +1,7 @@
 """Functions of elements that a later loop computes again: their results stay in registers in place of the elements.
 
-A softmax in few bits has no room in memory for its powers, and computes each of them twice. Where a row is in
-registers from one loop to the next, the powers can be there.
+A softmax in few bits has no room in memory for its powers, and computes each of them twice. Where groups share a row
+and keep it in registers, the powers can be there.
 """
 
 from collections.abc import Sequence

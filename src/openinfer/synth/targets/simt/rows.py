@@ -118,10 +118,14 @@ class _Rows:
         return total
 
     def _held(self, *, shares: bool) -> HeldRow | None:
-        """What of a row stays in registers: results that are computed twice, if all of them can be there."""
+        """What of a row stays in registers: results that are computed twice, if groups share it and have room for all.
+
+        In a single group, compilers see that such results are the same.
+        """
         count = span(self._rows)[1]
         held = Holders(self._machine, self._loops, self._widths, count, shares=shares).held()
-        items = None if held is None or held.chunks else with_kept_results(self._items, self._names)
+        is_whole = held is not None and held.groups > 1 and not held.chunks
+        items = with_kept_results(self._items, self._names) if is_whole else None
         if held is None or items is None:
             return held
         loops = [one for one in items if isinstance(one, RowLoop)]
