@@ -431,6 +431,14 @@ DEVICE_BUGS = (
         "odd_length",
     ),
     Bug(
+        "loops of different lengths share what is beside their chunks",
+        "synth/targets/simt/aligned.py",
+        "taken |= own",
+        "taken |= set()",
+        ALIGNED,
+        "other_lengths",
+    ),
+    Bug(
         "elements beside aligned chunks are those before them",
         "synth/targets/simt/aligned.py",
         "select(outer < start, outer, outer + inside)",

@@ -99,3 +99,22 @@ def test_nan_and_infinities_stay_in_their_row() -> None:
     found = scheduled(centered(F32, F32, 4, 131), MACHINE)
     (made,) = launched(found, [values])
     assert [bool(np.isfinite(row).all()) for row in made] == [True, False, False, True]
+
+
+def test_loops_of_other_lengths_keep_their_own_elements() -> None:
+    """Rows of 203 and of 199 would have three elements beside their chunks each."""
+    lengths = (203, 199)
+    inputs = tuple(Buffer(f"x{length}", F32, (3, length)) for length in lengths)
+    outputs = tuple(Buffer(f"y{length}", F32, (3, length)) for length in lengths)
+    builder = Builder()
+    with builder.loop(3, LoopKind.PARALLEL) as i:
+        least = builder.local(100, F32)
+        for x in inputs:
+            with builder.loop(x.shape[1]) as j:
+                builder.assign(least, pair("min", least, load(x, i, j)))
+        for x, y in zip(inputs, outputs, strict=True):
+            with builder.loop(x.shape[1]) as j:
+                builder.store(y, (i, j), load(x, i, j) - least)
+    arrays = [numbers(F32, 3, length) + 1 for length in lengths]
+    for machine in (MACHINE, SHARED):
+        checked(Kernel("k", inputs, outputs, builder.body), arrays, machine)

@@ -77,13 +77,16 @@ def with_aligned_chunks(
     loops = [one for one in items if isinstance(one, RowLoop)]
     lets: list[Let] = []
     known: dict[tuple[Scalar, ...], AlignedRow] = {}
+    taken = {one.shape for one in loops}
     for shape in dict.fromkeys(one.shape for one in loops):
         same = [one for one in loops if one.shape == shape]
         found = _aligned(same, {one.name for one in indices}, machine, names)
-        taken = {*known, *(one.shape for one in loops)}
-        if found is not None and not taken & set(_shapes(found.split(same[0], FreshNames(set(names.taken))))):
+        own = set() if found is None else set(_shapes(found.split(same[0], FreshNames(set()))))
+        # What stays in registers is known by the extents of its loops.
+        if found is not None and not taken & own:
             known[shape] = found
             lets.append(found.let)
+            taken |= own
     made = [
         known[one.shape].split(one, names) if isinstance(one, RowLoop) and one.shape in known else one for one in items
     ]

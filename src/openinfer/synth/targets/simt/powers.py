@@ -20,6 +20,7 @@ from openinfer.loops.ir import (
     Scalar,
     ScalarVar,
     Select,
+    SetLocal,
     Space,
     Statement,
     Store,
@@ -94,13 +95,17 @@ def _powers(first: RowLoop, second: RowLoop, between: Sequence[RowItem], third: 
         case _:
             return None
     is_plain = _is_largest(extreme) and not any(isinstance(one, Store) for one in first.body)
-    is_only = extreme.var not in _parts(between) and _parts(second.body).count(extreme.var) == 1
+    is_only = not _is_used(extreme.var, between) and _parts(second.body).count(extreme.var) == 1
     stored = _stored(second, term, third)
     return (
         Powers(first, second, third, extreme, total, power, stored)
         if is_same and is_plain and is_only and stored is not None
         else None
     )
+
+
+def _is_used(var: ScalarVar, statements: Sequence[RowItem]) -> bool:
+    return var in _parts(statements) or any(isinstance(one, SetLocal) and one.var == var for one in statements)
 
 
 def _value(one: RowLoop, value: Scalar | None) -> Scalar:
