@@ -8,7 +8,8 @@
 #include <string.h>
 #include <vulkan/vulkan.h>
 
-enum { PUSHED = 16, ROUNDS = 24, MOST_LAUNCHES = 64, MOST_BUFFERS = 16, ALIGNMENT = 256, NUMBER = 255 };
+enum { PUSHED = 16, ROUNDS = 24, MOST_LAUNCHES = 64, MOST_BUFFERS = 16, ALIGNMENT = 256, NUMBER = 255, PATTERN = 1 << 16 };
+#define SPREAD 0x3D803D80u /* in place of a word: numbers that differ */
 #define ENOUGH 0.2 /* seconds of a case */
 typedef struct { const uint32_t *code; size_t bytes; uint32_t groups, count, buffers[PUSHED]; } launch;
 typedef struct { uint64_t bytes; uint32_t word; } memory;
@@ -73,7 +74,7 @@ static void create_memory(uint64_t bytes)
 {
     const VkBufferCreateInfo info = { .sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO, .size = bytes,
         .usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT
-                 | VK_BUFFER_USAGE_TRANSFER_DST_BIT };
+                 | VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT };
     VkMemoryRequirements needs;
     VkPhysicalDeviceMemoryProperties kinds;
     require(vkCreateBuffer(device, &info, NULL, &pool) == VK_SUCCESS, "no buffer");
@@ -135,9 +136,35 @@ static VkPipeline pipeline_of(const launch *one)
 
 static void wait_for(VkPipelineStageFlags from, VkAccessFlags written)
 {
+    const VkPipelineStageFlags again = from & VK_PIPELINE_STAGE_TRANSFER_BIT;
+    const VkAccessFlags copied = VK_ACCESS_TRANSFER_READ_BIT | VK_ACCESS_TRANSFER_WRITE_BIT;
     const VkMemoryBarrier barrier = { .sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER, .srcAccessMask = written,
-        .dstAccessMask = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT };
-    vkCmdPipelineBarrier(commands, from, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, 0, 1, &barrier, 0, NULL, 0, NULL);
+        .dstAccessMask = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT | (again ? copied : 0) };
+    vkCmdPipelineBarrier(commands, from, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | again, 0, 1, &barrier, 0, NULL, 0, NULL);
+}
+
+/* Pairs of bf16 between 1/16 and 16, of either sign, which are as many numbers of f32. */
+static void record_spread(uint64_t at, uint64_t bytes)
+{
+    static uint32_t words[PATTERN / 4];
+    uint32_t state = 1;
+    for (size_t i = 0; i < sizeof words / sizeof *words; ++i) {
+        uint32_t found = 0;
+        for (int half = 0; half < 2; ++half) {
+            state = state * 1664525u + 1013904223u;
+            found = found << 16 | (state >> 16 & 0x8000u) | (0x3D80u + (state >> 8) % 0x400u);
+        }
+        words[i] = found;
+    }
+    uint64_t done = bytes < PATTERN ? bytes : PATTERN;
+    vkCmdUpdateBuffer(commands, pool, at, done, words);
+    while (done < bytes) {
+        const uint64_t more = bytes - done < done ? bytes - done : done;
+        const VkBufferCopy copied = { at, at + done, more };
+        wait_for(VK_PIPELINE_STAGE_TRANSFER_BIT, VK_ACCESS_TRANSFER_WRITE_BIT);
+        vkCmdCopyBuffer(commands, pool, pool, 1, &copied);
+        done += more;
+    }
 }
 
 /* One round after the other, each in other memory as long as there is room, so that caches do not help. */
@@ -151,7 +178,8 @@ static void record(const measured *one, const VkPipeline *pipelines, uint64_t by
         for (uint32_t i = 0; i < one->buffer_count; ++i) {
             const uint64_t own = (one->buffers[i].bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
             const int is_status = one->buffers[i].word == UINT32_MAX;
-            vkCmdFillBuffer(commands, pool, at, is_status ? TEAMS_AT : own, one->buffers[i].word);
+            if (one->buffers[i].word == SPREAD) record_spread(at, own);
+            else vkCmdFillBuffer(commands, pool, at, is_status ? TEAMS_AT : own, one->buffers[i].word);
             if (is_status) vkCmdUpdateBuffer(commands, pool, at + TEAMS_AT, sizeof teams, &teams);
             at += own;
         }

@@ -37,8 +37,8 @@ from openinfer.synth.targets.vulkan.waiting import TEAMS_AT
 SIZES = (64 << 20, 256 << 20)
 """Bytes that a launch moves: from the first on, forms should reach what a plain stream does."""
 HOST = Path(__file__).with_name("forms.c")
-ONES, ZEROS, GOOD = 0x3F803F80, 0, 0xFFFFFFFF
-"""Memory full of numbers near 1, or of zeros; and the status of a call that has not failed."""
+ONES, SPREAD, ZEROS, GOOD = 0x3F803F80, 0x3D803D80, 0, 0xFFFFFFFF
+"""Memory full of numbers near 1, of numbers that differ, or of zeros; and the status of a call that has not failed."""
 STATUS = 64
 """Bytes of the status."""
 NUMBER = 255
@@ -55,6 +55,8 @@ class Measured:
     done: int = 0
     """Operations."""
     schedules: tuple[Callable[[Kernel, SimtMachine], Launches], ...] = (scheduled,)
+    word: int = ONES
+    """What floats are filled with."""
 
 
 def _moved(kernel: Kernel) -> int:
@@ -82,7 +84,9 @@ def op(name: str, *operands: str, also_baseline: bool = False, done: int = 0, **
 
     schedules = (scheduled, baseline) if also_baseline else (scheduled,)
     along = f", axis {params['axis']}" if "axis" in params else ""
-    return Measured(f"{name} {', '.join(operands)}{along}", lowered, done, schedules)
+    # Where an extreme is depends on the numbers: if all are the same, every thread has found it.
+    word = SPREAD if name.startswith("arg") else ONES
+    return Measured(f"{name} {', '.join(operands)}{along}", lowered, done, schedules, word)
 
 
 def grouped(rows: int, columns: int, length: int, bits: str, group: int = 32) -> Measured:
@@ -144,8 +148,21 @@ def _rows(size: int) -> Iterator[Measured]:
     yield op("layer_norm", f"f32 {f32 // 2 // 32768} 32768")
     for length in (1000, 5000, 12288):
         yield op("layer_norm", f"bf16 {bf16 // 2 // length} {length}")
+    for length in (255, 1001, 4095, 30522, 50257):
+        yield op("softmax", f"f32 {f32 // 2 // length} {length}")
+        yield op("softmax", f"bf16 {bf16 // 2 // length} {length}")
+    for length in (1001, 4095):
+        yield op("layer_norm", f"f32 {f32 // 2 // length} {length}")
+        yield op("layer_norm", f"bf16 {bf16 // 2 // length} {length}")
+        yield op("rms_norm", f"bf16 {bf16 // 2 // length} {length}", f"bf16 {length}")
+        yield op("sum_axis", f"bf16 {bf16 // length} {length}", axis=1)
+    for length in (32768, 65536):
+        yield op("softmax", f"bf16 {bf16 // 2 // length} {length}")
+    yield op("rms_norm", f"bf16 {bf16 // 2 // 65536} 65536", "bf16 65536")
     yield op("argmax_axis", f"f32 {f32 // 4096} 4096", axis=1)
     yield op("argmax_axis", f"bf16 {bf16 // 4096} 4096", axis=1)
+    yield op("argmax_axis", f"bf16 {bf16 // 1001} 1001", axis=1)
+    yield op("argmin_axis", f"bf16 {bf16 // 65536} 65536", axis=1)
 
 
 def _scans(size: int) -> Iterator[Measured]:
@@ -250,10 +267,10 @@ class Program:
         memory = f"{{ {sizes[0]}u, {ONES}u }}, {{ {sizes[1]}u, 0u }}"
         self._entry(f"{called} {moved}", "16 bytes each, several in flight", moved, 0, [launches], memory, 2)
 
-    def add_all(self, found: Iterable[Measured], only: str) -> None:
-        """Those kernels whose names begin so."""
+    def add_all(self, found: Iterable[Measured], only: Sequence[str]) -> None:
+        """Those kernels whose names begin in one of these ways."""
         for one in found:
-            if one.name.startswith(only):
+            if one.name.startswith(tuple(only)):
                 self.add(one)
 
     def add(self, one: Measured) -> None:
@@ -273,7 +290,7 @@ class Program:
                 groups = -(-launch.threads // group)
                 numbers = ", ".join(map(str, given)) or "0"
                 launches.append(f"{{ {name}, sizeof {name}, {groups}u, {len(given)}u, {{ {numbers} }} }}")
-            facts = [(_bytes(one), ONES if one.dtype.kind == "float" else ZEROS) for one in buffers]
+            facts = [(_bytes(each), one.word if each.dtype.kind == "float" else ZEROS) for each in buffers]
             memory = ", ".join(f"{{ {size}u, {word}u }}" for size, word in (*facts, (STATUS, GOOD)))
             form = " + ".join(dict.fromkeys(launch.form for launch in found.launches))
             form = "baseline" if schedule is baseline else form
@@ -305,7 +322,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--scale", type=int, default=1, help="divide sizes by this: 1024 for a processor")
     parser.add_argument("--device", default="h200-vulkan", help="lavapipe for a processor")
-    parser.add_argument("--only", default="", help="what a name has to begin with")
+    parser.add_argument("--only", nargs="+", default=[""], help="what a name has to begin with, one of these")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     arch = DeviceArch.named(options.device)

@@ -1,8 +1,17 @@
-"""Long rows: as many registers for each thread as a unit has, and the rest is loaded again."""
+"""Long rows: as many registers for each thread as a unit has, and the rest is loaded or computed again."""
 
+import numpy as np
 import pytest
-from tests.synth.test_simt_schedule import F32, accesses, checked, numbers, softmax
+from tests.synth.test_simt_schedule import BF16, F32, accesses, checked, numbers, softmax
+from tests.synth.test_simt_shared_rows import MACHINE as SHARED
+from tests.synth.test_simt_shared_rows import of_op, random
 
+from openinfer.loops.build import Builder, load, math, select
+from openinfer.loops.interpret import interpret
+from openinfer.loops.ir import Buffer, Kernel, LoopKind, Math, Space, Store, scalars, visit, walk
+from openinfer.loops.verify import verify
+from openinfer.synth.targets.simt.interpret import launched
+from openinfer.synth.targets.simt.launches import Launches
 from openinfer.synth.targets.simt.machine import SimtMachine
 from openinfer.synth.targets.simt.schedule import scheduled
 
@@ -30,3 +39,55 @@ def test_threads_have_no_more_of_a_row_than_there_are_registers() -> None:
     assert form(1024, 0) == "rows: 32 threads each, in registers"
     assert form(1024, 2 * 16 * (24 + 60)) == "rows: 32 threads each, in registers"
     assert form(500, 16 * (24 + 68)) == "rows: 16 threads each, in registers"
+
+
+def exponentials(found: Launches) -> int:
+    """How many exponentials are in the code of a launch."""
+    values = [value for one in walk(found.launches[0].kernel.body) for value in scalars(one)]
+    return sum(isinstance(part, Math) and part.function == "exp" for value in values for part in visit(value))
+
+
+@pytest.mark.parametrize(
+    ("length", "form", "count"),
+    [
+        (64, "rows: 8 threads each, in registers", 2 * 8),
+        (128, "rows: 2 groups of 8 threads each, in registers", 8 + 2),
+        (203, "rows: 3 groups of 8 threads each, in registers", 8 + 2 + 1),
+        (600, "rows: 4 groups of 8 threads each, partly in registers", 2 * 8 * 2 + 2),
+    ],
+)
+def test_powers_of_few_bits_are_computed_once_in_shared_rows_that_are_in_registers(
+    length: int, form: str, count: int
+) -> None:
+    kernel, x = of_op("softmax", BF16, (3, length), axis=1), random(BF16, 3, length)
+    found = scheduled(kernel, SHARED)
+    assert [verify(one.kernel) for one in found.launches] == [[]]
+    assert found.launches[0].form == form
+    assert exponentials(found) == count
+    stores = [one for one in walk(found.launches[0].kernel.body) if isinstance(one, Store)]
+    assert not any(one.buffer.space is Space.OWN for one in stores)
+    ours, theirs = (one[0].astype(np.float32) for one in (launched(found, [x]), interpret(kernel, [x])))
+    np.testing.assert_allclose(ours, theirs, 2**-7)
+
+
+@pytest.mark.parametrize("changes", [False, True])
+def test_powers_are_computed_again_if_what_they_depend_on_has_changed(changes: bool) -> None:
+    x, y = Buffer("x", BF16, (3, 128)), Buffer("y", BF16, (3, 128))
+    builder = Builder()
+    with builder.loop(3, LoopKind.PARALLEL) as i:
+        top, total = builder.local(-np.inf, F32), builder.local(0, F32)
+        with builder.loop(128) as j:
+            value = builder.let(load(x, i, j))
+            builder.assign(top, select(value > top, value, top))
+        with builder.loop(128) as j:
+            power = builder.let(math("exp", load(x, i, j) - top))
+            builder.assign(total, total + power)
+        if changes:
+            builder.assign(top, top * 2)
+        with builder.loop(128) as j:
+            builder.store(y, (i, j), math("exp", load(x, i, j) - top) / total)
+    kernel, values = Kernel("k", (x,), (y,), builder.body), random(BF16, 3, 128)
+    found = scheduled(kernel, SHARED)
+    assert exponentials(found) == (18 if changes else 10)
+    ours, theirs = (one[0].astype(np.float32) for one in (launched(found, [values]), interpret(kernel, [values])))
+    np.testing.assert_allclose(ours, theirs, 2**-7)

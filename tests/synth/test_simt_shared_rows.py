@@ -11,7 +11,7 @@ from tests.synth.test_simt_schedule import BF16, F32, I32, accesses, checked, nu
 from openinfer import DeviceArch
 from openinfer.dtypes import Array, DType
 from openinfer.ir.expr import Ref
-from openinfer.loops.build import Builder, index, load, pair
+from openinfer.loops.build import Builder, index, load, math, pair
 from openinfer.loops.dim import Dim
 from openinfer.loops.expand import plain
 from openinfer.loops.interpret import UndefinedError, interpret
@@ -94,7 +94,7 @@ def test_groups_do_not_wait_where_a_device_ends_long_loops() -> None:
     ("length", "form"),
     [
         (64, "8 threads each, in registers"),
-        (65, "2 groups of 8 threads each, in registers"),
+        (68, "2 groups of 8 threads each, in registers"),
         (192, "3 groups of 8 threads each, in registers"),
         (256, "4 groups of 8 threads each, in registers"),
         (260, "4 groups of 8 threads each, partly in registers"),
@@ -155,6 +155,56 @@ def test_ops_of_shared_rows_are_right(name: str, length: int) -> None:
     assert [verify(one.kernel) for one in found.launches] == [[]]
     assert has_teams(found.launches[0].kernel)
     np.testing.assert_allclose(launched(found, arrays)[0], interpret(kernel, arrays)[0], 1e-5, 1e-6)
+
+
+def hostile(dtype: DType, length: int) -> Array:
+    """Rows with infinities and NaN, and with groups whose elements are all ``-inf`` or far below others."""
+    x = np.random.default_rng(length).standard_normal((7, length)) * 30
+    x[1], x[2, : length - 3], x[3, 5], x[4, 100] = -np.inf, -np.inf, np.inf, np.nan
+    x[5, :40], x[6, 1:] = -1e30, -np.inf
+    return np.asarray(x.astype(dtype.array))
+
+
+@pytest.mark.parametrize("most_groups", [64, 8], ids=["", "in turns"])
+@pytest.mark.parametrize(("dtype", "length"), [(F32, 203), (F32, 300), (BF16, 256)])
+@pytest.mark.parametrize("name", ["softmax", "log_softmax"])
+def test_largest_elements_and_sums_of_powers_are_exchanged_at_once(
+    name: str, dtype: DType, length: int, most_groups: int
+) -> None:
+    """The same results as relative to the largest of all, and the same bits in each run."""
+    kernel, x = of_op(name, dtype, (7, length), axis=1), hostile(dtype, length)
+    found = scheduled(kernel, replace(MACHINE, most_groups=most_groups))
+    assert len(exchanges(found)) == 1
+    # In turns, both reductions have the same shared memory.
+    barriers = [one for one in walk(found.launches[0].kernel.body) if isinstance(one, GroupBarrier)]
+    assert len(barriers) == (2 if most_groups == 64 else 3)
+    assert [verify(one.kernel) for one in found.launches] == [[]]
+    ours, theirs = (one[0].astype(np.float64) for one in (launched(found, [x]), interpret(kernel, [x])))
+    np.testing.assert_allclose(ours, theirs, 2**-7 if dtype is BF16 else 2e-5, 1e-30)
+
+
+@pytest.mark.parametrize("change", ["kept", "other", "between"])
+def test_groups_exchange_largest_elements_first_if_more_depends_on_them(change: str) -> None:
+    """Powers that stay in memory, of other elements, or of which something else is known before."""
+    x, y, z = (Buffer(name, F32, (3, 200)) for name in "xyz")
+    builder = Builder()
+    with builder.loop(3, LoopKind.PARALLEL) as i:
+        top, total = builder.local(-np.inf, F32), builder.local(0, F32)
+        with builder.loop(200) as j:
+            builder.assign(top, pair("max", top, load(x, i, j)))
+        first = builder.let(top * 2) if change == "between" else top
+        with builder.loop(200) as j:
+            power = builder.let(math("exp", load(x, i, j) * (2 if change == "other" else 1) - top))
+            builder.store(y, (i, j), power)
+            builder.assign(total, total + power)
+        with builder.loop(200) as j:
+            builder.store(z if change == "kept" else y, (i, j), load(y, i, j) / (total + first))
+    outputs = (y, z) if change == "kept" else (y,)
+    kernel, values = Kernel("k", (x,), outputs, builder.body), np.abs(random(F32, 3, 200))
+    found = scheduled(kernel, MACHINE)
+    assert len(exchanges(found)) == 2
+    for ours, theirs in zip(launched(found, [values]), interpret(kernel, [values]), strict=True):
+        np.testing.assert_allclose(ours, theirs, 1e-5)
 
 
 def test_rows_of_bf16_are_shared() -> None:

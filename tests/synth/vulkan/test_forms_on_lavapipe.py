@@ -47,10 +47,12 @@ def test_rows_of_several_subgroups_and_columns(tmp_path: Path) -> None:
     calls: list[tuple[str, str, tuple[int, ...], dict[str, Any]]] = [
         ("softmax", "f32", (3, 500), {"axis": 1}),
         ("softmax", "bf16", (3, 1001), {"axis": 1}),
+        ("softmax", "f32", (5, 131), {"axis": 1}),
+        ("sum_axis", "i8", (4, 1003), {"axis": 1}),
         ("sum_axis", "f32", (70, 33), {"axis": 0}),
         ("sum_axis", "i32", (2, 40, 64), {"axis": 1}),
     ]
-    assert found(tmp_path, *calls) == ["rows"] * 4
+    assert found(tmp_path, *calls) == ["rows"] * 6
 
 
 def test_running_totals_of_rows_columns_and_a_long_row(tmp_path: Path) -> None:

@@ -59,7 +59,11 @@ class Holders:
         found = self._in_one(chunks, words, alone)
         if found is None or found.chunks or self._is_alone(chunks, words, found.team):
             found = self._in_groups(chunks, words) or found
-        return None if found is None else replace(found, rows={longest.shape: row})
+        if found is None:
+            return None
+        edges = [one.edge for one in same if one.edge is not None]
+        rows = {edges[0].shape: KeptRow(edges)} if edges else {}
+        return replace(found, rows={longest.shape: row, **rows})
 
     def _smallest(self, chunks: int, words: int, *, is_long: bool) -> int | None:
         """The threads of one group that can hold a row; None if no group can."""

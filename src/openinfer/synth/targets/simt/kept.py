@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from openinfer.loops.affine import variables
 from openinfer.loops.build import rounded
-from openinfer.loops.ir import Let, Load, Scalar, ScalarVar, Statement, Store, scalars, visit
+from openinfer.loops.ir import Let, Load, Scalar, ScalarVar, Space, Statement, Store, scalars, visit
 from openinfer.synth.targets.simt.row_loops import RowLoop
 from openinfer.synth.targets.simt.wide import FreshNames, KeptElements, WideCopies
 
@@ -24,6 +24,9 @@ class KeptRow:
         refused = {name for one in loops for name in _refused(one)}
         self._loads = [{load: key for load, key in _loads(one) if key[0] not in refused} for one in loops]
         self._stores = [{at: key for at, key in _stores(one) if key[0] not in refused} for one in loops]
+        parts = (each.buffer for one in loops for each in one.body if isinstance(each, Store))
+        self._own = {buffer.name for buffer in parts if buffer.space is Space.OWN}
+        """Buffers that are nowhere else."""
         self._place = 0
         self._known: dict[int, dict[_Key, tuple[Scalar, ...]]] = {}
         """The values in registers, by chunk and element."""
@@ -45,6 +48,11 @@ class KeptRow:
 
     # --- the current loop ---------------------------------------------------------------------------------------------
 
+    @property
+    def loads(self) -> tuple[Load, ...]:
+        """The loads of the current loop that may stay in registers."""
+        return tuple(self._loads[self._place])
+
     def elements(self, chunk: int) -> KeptElements:
         """The values in registers for a chunk of the current loop, and what later loops will use."""
         known, later = self._known.setdefault(chunk, {}), self._kept_after(self._place)
@@ -54,7 +62,7 @@ class KeptRow:
             {load: known[key] for load, key in loads.items() if key in known},
             [load for load, key in loads.items() if key in later],
             [at for at, key in stores.items() if key in later],
-            [at for at, key in stores.items() if key in again],
+            [at for at, key in stores.items() if key in again or key[0] in self._own],
         )
 
     def took(self, chunk: int, made: WideCopies, one: RowLoop, names: FreshNames) -> Iterator[Let]:

@@ -39,11 +39,14 @@ class RowLoop:
     reductions: tuple[Reduction, ...]
     scales: tuple[tuple[ScalarVar, Scalar], ...] = ()
     """Accumulators to which the sum of the iterations of one access is added after a multiplication."""
+    edge: "RowLoop | None" = None
+    """Iterations beside these that have no whole chunks."""
 
     def renamed(self, names: Mapping[str, ScalarVar]) -> "RowLoop":
         """The loop with other variables."""
         scales = tuple((names.get(var.name, var), scale) for var, scale in self.scales)
-        return replace(self, body=renamed(self.body, names), scales=scales)
+        edge = None if self.edge is None else self.edge.renamed(names)
+        return replace(self, body=renamed(self.body, names), scales=scales, edge=edge)
 
     @property
     def shape(self) -> tuple[Scalar, ...]:
@@ -135,7 +138,7 @@ def is_consistent(items: Sequence[RowItem]) -> bool:
     written = {one.buffer.name for item in items for one in _statements(item) if isinstance(one, Store)}
     seen: dict[str, tuple[object, ...]] = {}
     for item in items:
-        for buffer, where in _accesses(item):
+        for buffer, where in accesses(item):
             if buffer.name not in written:
                 continue
             own = (item.shape, item.alike(where)) if isinstance(item, RowLoop) else ("first",)
@@ -150,7 +153,8 @@ def _statements(item: RowItem) -> Iterator[Statement]:
     yield from item.body if isinstance(item, RowLoop) else walk((item,))
 
 
-def _accesses(item: RowItem) -> Iterator[tuple[Buffer, tuple[Scalar, ...]]]:
+def accesses(item: RowItem) -> Iterator[tuple[Buffer, tuple[Scalar, ...]]]:
+    """The elements that a statement or a loop stores and loads."""
     for one in _statements(item):
         if isinstance(one, Store):
             yield one.buffer, one.index

@@ -25,11 +25,14 @@ from openinfer.loops.ir import (
     walk,
 )
 from openinfer.loops.rewrite import Statements
+from openinfer.synth.targets.simt.again import with_kept_results
+from openinfer.synth.targets.simt.aligned import with_aligned_chunks
 from openinfer.synth.targets.simt.baseline import Formed
-from openinfer.synth.targets.simt.extremes import with_separate_places
+from openinfer.synth.targets.simt.extremes import has_extreme, searched, with_separate_places
 from openinfer.synth.targets.simt.group_team import GroupTeam, exchange_words
 from openinfer.synth.targets.simt.held import HeldRow, Holders
 from openinfer.synth.targets.simt.machine import SimtMachine
+from openinfer.synth.targets.simt.powers import powers_of
 from openinfer.synth.targets.simt.row_loops import RowLoop, row_items
 from openinfer.synth.targets.simt.segments import LaunchPart
 from openinfer.synth.targets.simt.team import CHUNKS, LaneTeam, chunks_of, common_widths
@@ -69,9 +72,12 @@ class _Rows:
         *,
         can_fail: bool,
     ) -> None:
-        self._indices, self._extents, self._items, self._machine, self._names = indices, extents, items, machine, names
-        self._loops = [one for one in items if isinstance(one, RowLoop)]
+        self._indices, self._extents, self._machine, self._names = indices, extents, machine, names
+        self._lets, self._items = with_aligned_chunks(items, indices, machine, names)
+        self._loops = [one for one in self._items if isinstance(one, RowLoop)]
         self._widths = common_widths(self._loops, machine)
+        self._searched = searched(self._items)
+        self._own = {best: names.var(f"{best.name}_own", best.dtype) for best in self._searched.values()}
         self._lane, self._member, self._row = names.var("lane"), names.var("member"), names.var("row")
         self._beside = self._columns()
         held: HeldRow | None = None
@@ -80,13 +86,15 @@ class _Rows:
             self._team = machine.group // self._beside
         else:
             if not self._is_across():
-                held = Holders(machine, self._loops, self._widths, span(self._rows)[1], shares=not can_fail).held()
+                held = self._held(shares=not can_fail)
             self._team = self._threads_of_a_row() if held is None else held.team
         if held is not None and self._team > machine.subgroup:
             machine = self._machine = replace(machine, group=self._team)
         self._per = machine.group // self._team
         self._needed = (self._rows + (self._per - 1)) // self._per
         self._across = self._other_groups(1 if held is None else held.groups)
+        self._powers = None if self._across is None else powers_of(self._items)
+        self._factor = names.var("factor", self._powers.total.var.dtype) if self._powers is not None else None
         self._takes_turns = span(self._needed)[1] > self._most
         self._threads = LaneTeam(
             machine,
@@ -108,6 +116,24 @@ class _Rows:
         for extent in self._extents:
             total = total * extent
         return total
+
+    def _held(self, *, shares: bool) -> HeldRow | None:
+        """What of a row stays in registers: results that are computed twice, if groups share it and have room for all.
+
+        In a single group, compilers see that such results are the same.
+        """
+        count = span(self._rows)[1]
+        held = Holders(self._machine, self._loops, self._widths, count, shares=shares).held()
+        is_whole = held is not None and held.groups > 1 and not held.chunks
+        items = with_kept_results(self._items, self._names) if is_whole else None
+        if held is None or items is None:
+            return held
+        loops = [one for one in items if isinstance(one, RowLoop)]
+        found = Holders(self._machine, loops, self._widths, count, shares=shares).held()
+        if found is None or replace(found, rows=held.rows) != held:
+            return held
+        self._items, self._loops = items, loops
+        return found
 
     def _other_groups(self, groups: int) -> GroupTeam | None:
         """How the groups of a row exchange partial results; None if there is only one."""
@@ -185,7 +211,7 @@ class _Rows:
         body: Statements = tuple(made for one in self._items for made in self._item(one))
         if self._across is not None:
             body = (*body, self._across.left)
-        lets = lets_of(self._indices, unflat(row, self._extents))
+        lets = (*lets_of(self._indices, unflat(row, self._extents)), *self._lets)
         if self._beside:
             place = block * per + self._lane % self._beside
             body = (Let(row, self._clamped(place)), *lets, *body)
@@ -247,8 +273,23 @@ class _Rows:
     def _item(self, one: Statement | RowLoop) -> Iterator[Statement]:
         match one:
             case RowLoop():
-                yield from self._threads.loop(one)
+                yield from self._loop(one)
             case Store():
                 yield If(self._is_first, (one,))
             case _:
                 yield one
+
+    def _loop(self, one: RowLoop) -> Iterator[Statement]:
+        threads, powers, across = self._threads, self._powers, self._across
+        if powers is not None and across is not None and self._factor is not None:
+            if one is powers.first:
+                yield from threads.in_groups(one)
+                return
+            if one is powers.second:
+                yield from threads.powers(powers, across, self._factor)
+                return
+            one = powers.scaled(one, self._factor) if one is powers.third else one
+        best = self._searched.get(one)
+        only_if = None if best is None else has_extreme(self._own[best], best)
+        saved = {var: own for var, own in self._own.items() if any(each.var == var for each in one.reductions)}
+        yield from threads.loop(one, only_if, saved)

@@ -31,6 +31,7 @@ from openinfer.synth.targets.simt.group_team import GroupTeam
 from openinfer.synth.targets.simt.kept import KeptRow
 from openinfer.synth.targets.simt.machine import SimtMachine
 from openinfer.synth.targets.simt.partials import part_loaded, part_stored, shared_type
+from openinfer.synth.targets.simt.powers import Powers
 from openinfer.synth.targets.simt.row_loops import RowLoop
 from openinfer.synth.targets.simt.threads import lets_of
 from openinfer.synth.targets.simt.wide import FreshNames, KeptElements, WideCopies, WideLoop
@@ -51,6 +52,8 @@ def common_widths(loops: Sequence[RowLoop], machine: SimtMachine) -> dict[tuple[
     for one in loops:
         width = WideLoop(one.indices[-1], one.body, machine.unaligned).width(one.extents[-1])
         found[one.shape] = min(width, found.get(one.shape, width))
+        if one.edge is not None:
+            found[one.edge.shape] = 1
     return found
 
 
@@ -91,20 +94,74 @@ class LaneTeam:
     across: GroupTeam | None = None
     """The groups that share a loop, if it is not one alone."""
 
-    def loop(self, one: RowLoop) -> Iterator[Statement]:
-        """A loop, divided among the threads, and its combined reductions."""
-        parts = {each.var.name: self.names.var(f"{each.var.name}_part", each.var.dtype) for each in one.reductions}
-        own = one.renamed(parts)
-        for each in one.reductions:
-            yield Local(parts[each.var.name], each.first)
-        kept = self.kept.get(one.shape)
-        yield from self._turns(own) if kept is None else self._all_chunks(own, kept)
+    def loop(
+        self, one: RowLoop, only_if: Scalar | None = None, saved: Mapping[ScalarVar, ScalarVar] | None = None
+    ) -> Iterator[Statement]:
+        """A loop, divided among the threads, and its combined reductions.
+
+        Threads for which ``only_if`` is false run none of its iterations. ``saved`` has variables that get what a
+        thread has of a reduction before it is combined with those of others.
+        """
+        parts = self._parts(one)
+        yield from self._partial(one, parts, only_if)
+        yield from (Let(own, parts[var.name]) for var, own in (saved or {}).items())
         if one.reductions:
-            yield from self._reduced(one.reductions, [parts[each.var.name] for each in one.reductions])
+            yield from self._reduced(one.reductions, list(parts.values()))
+
+    def in_groups(self, one: RowLoop) -> Iterator[Statement]:
+        """A loop of which each group has a result of its own."""
+        parts = self._parts(one)
+        yield from self._partial(one, parts)
+        yield from self._combined(one.reductions, list(parts.values()), is_last=True)
+        yield from (SetLocal(each.var, each.joined(parts[each.var.name])) for each in one.reductions)
+
+    def powers(self, found: Powers, across: GroupTeam, factor: ScalarVar) -> Iterator[Statement]:
+        """A sum of powers relative to what each group has, and then to what they all have.
+
+        ``factor`` is what powers of a group are multiplied by.
+        """
+        extreme, total = found.extreme, found.total
+        base, top = (self.names.var(extreme.var.name, extreme.var.dtype) for _ in range(2))
+        yield Let(base, found.base())
+        loop = found.relative_to(base)
+        parts = self._parts(loop)
+        yield from self._partial(loop, parts)
+        (part,) = parts.values()
+        yield from self._combined((total,), (part,))
+        yield Local(top, extreme.var)
+        yield from across.exchanged((extreme, total), (top, part))
+        other = self.names.var(f"{extreme.var.name}_other", top.dtype)
+        yield Let(other, top)
+        yield self._combine((extreme,), (top,), across.width)
+        yield SetLocal(part, part * found.of(other - top))
+        yield self._combine((total,), (part,), across.width)
+        yield Let(factor, found.of(extreme.var - top))
+        yield SetLocal(extreme.var, top)
+        yield SetLocal(total.var, total.joined(part))
+
+    def _parts(self, one: RowLoop) -> dict[str, ScalarVar]:
+        """What a thread has of each reduction."""
+        return {each.var.name: self.names.var(f"{each.var.name}_part", each.var.dtype) for each in one.reductions}
+
+    def _partial(
+        self, one: RowLoop, parts: Mapping[str, ScalarVar], only_if: Scalar | None = None
+    ) -> Iterator[Statement]:
+        """The iterations of each thread."""
+        yield from (Local(parts[each.var.name], each.first) for each in one.reductions)
+        iterations = self._iterations(one.renamed(parts))
+        yield from iterations if only_if is None else (If(only_if, tuple(iterations)),)
+
+    def _iterations(self, one: RowLoop) -> Iterator[Statement]:
+        """What threads do on their own."""
+        kept = self.kept.get(one.shape)
+        first, rest = self._edge(one.edge)
+        yield from first
+        yield from self._turns(one) if kept is None else self._all_chunks(one, kept)
+        yield from rest
 
     def begun(self, one: RowLoop) -> tuple[Statements, Statements]:
         """The first loads of a loop, and the rest of it: threads may synchronize in between."""
-        parts = {each.var.name: self.names.var(f"{each.var.name}_part", each.var.dtype) for each in one.reductions}
+        parts = self._parts(one)
         own, total = one.renamed(parts), chunks_of(one, self.widths[one.shape])
         at_once = self._at_once(own, total)
         if is_symbolic(total) or total < self.count:
@@ -119,7 +176,7 @@ class LaneTeam:
         rest += [statement for copies in made for statement in (*copies.body, *copies.last)]
         rest += self._turns(own, skipped=1)
         if one.reductions:
-            rest += self._reduced(one.reductions, [parts[each.var.name] for each in one.reductions])
+            rest += self._reduced(one.reductions, list(parts.values()))
         return tuple(first), tuple(rest)
 
     def _turns(self, one: RowLoop, skipped: int = 0, begin: int = 0) -> Iterator[Statement]:
@@ -190,10 +247,31 @@ class LaneTeam:
         """
         team, total = self.count, chunks_of(one, self.widths[one.shape])
         count = min(self.kept_chunks or total, -(-total // team))
+        first, body = self._unrolled(one, kept, count)
+        yield from first
+        yield from body
+        if count * team < total:
+            yield from self._turns(one, begin=count * team)
+
+    def _edge(self, one: RowLoop | None) -> tuple[Statements, Statements]:
+        """What threads do beside their chunks, one element each: its load, and the rest."""
+        if one is None:
+            return (), ()
+        kept = self.kept.get(one.shape) or KeptRow([one])
+        return self._unrolled(one, kept, -(-chunks_of(one, 1) // self.count), loads_first=True)
+
+    def _unrolled(
+        self, one: RowLoop, kept: KeptRow, count: int, *, loads_first: bool = False
+    ) -> tuple[Statements, Statements]:
+        """``count`` chunks of a thread: the loads of those that are wide or kept, or of all, and the rest."""
+        team, total = self.count, chunks_of(one, self.widths[one.shape])
         first: list[Statement] = []
         body: list[Statement] = []
         for place in range(count):
-            made = self._chunk(one, self.member + place * team, kept.elements(place))
+            elements = kept.elements(place)
+            if loads_first:
+                elements = replace(elements, named=kept.loads)
+            made = self._chunk(one, self.member + place * team, elements)
             after = tuple(kept.took(place, made, one, self.names))
             if (place + 1) * team <= total:
                 first += made.first
@@ -203,10 +281,7 @@ class LaneTeam:
                 first += loads
                 body += rest
         kept.next_loop()
-        yield from first
-        yield from body
-        if count * team < total:
-            yield from self._turns(one, begin=count * team)
+        return tuple(first), tuple(body)
 
     def _partial_chunk(
         self, place: int, made: WideCopies, after: Sequence[Statement], cond: Scalar, kept: KeptRow
@@ -239,7 +314,10 @@ class LaneTeam:
         for one, part in zip(found, parts, strict=True):
             yield SetLocal(one.var, one.joined(part))
 
-    def _combined(self, found: Sequence[Reduction], parts: Sequence[ScalarVar]) -> Iterator[Statement]:
+    def _combined(
+        self, found: Sequence[Reduction], parts: Sequence[ScalarVar], *, is_last: bool = False
+    ) -> Iterator[Statement]:
+        """The results of a group; ``is_last`` if groups do not exchange them next."""
         machine = self.machine
         if self.apart > 1:
             yield from self._in_memory(found, parts)
@@ -247,7 +325,7 @@ class LaneTeam:
             yield self._combine(found, parts, self.count)
         elif machine.subgroup:
             yield self._combine(found, parts, machine.subgroup)
-            yield from self._exchanged(found, parts)
+            yield from self._exchanged(found, parts, is_last=is_last or self.across is None)
         else:
             yield from self._in_memory(found, parts)
 
@@ -257,7 +335,9 @@ class LaneTeam:
         values = tuple(_joined(one, part, other) for one, part, other in pairs)
         return Combine(tuple(parts), tuple(others), values, width)
 
-    def _exchanged(self, found: Sequence[Reduction], parts: Sequence[ScalarVar]) -> Iterator[Statement]:
+    def _exchanged(
+        self, found: Sequence[Reduction], parts: Sequence[ScalarVar], *, is_last: bool
+    ) -> Iterator[Statement]:
         """Subgroups exchange partial results through shared memory; then each subgroup combines all of them."""
         machine = self.machine
         count = machine.group // machine.subgroup
@@ -271,7 +351,7 @@ class LaneTeam:
         for buffer, part in zip(memory, parts, strict=True):
             yield SetLocal(part, part_loaded(buffer, (self.lane % count,), part))
         yield self._combine(found, parts, count)
-        if not self.runs_once and self.across is None:
+        if not self.runs_once and is_last:
             yield barrier
 
     def _in_memory(self, found: Sequence[Reduction], parts: Sequence[ScalarVar]) -> Iterator[Statement]:
