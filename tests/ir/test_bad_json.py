@@ -134,7 +134,7 @@ def changed(document: Any, step: int) -> Iterator[Any]:
             inside.update(saved)
 
 
-STEP = 1 if HAS_EVERYTHING else 3
+STEP = 1 if HAS_EVERYTHING else 5
 """For the large document, of whose values many are alike; in ``make fuzz-lang`` by each."""
 
 

@@ -359,8 +359,8 @@ def small_cases(record: OpRecord, dtype: DType) -> Iterator[Case]:
         yield min(cases, key=lambda pair: pair[0])[1]
 
 
-STEP = 1 if HAS_EVERYTHING else 2
-"""Each op has every second of its dtypes in the normal run."""
+STEP = 1 if HAS_EVERYTHING else 3
+"""Each op has every third of its dtypes in the normal run."""
 
 
 @pytest.mark.parametrize("name", sorted(LOWERINGS))

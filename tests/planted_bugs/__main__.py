@@ -20,6 +20,7 @@ from tests.planted_bugs.files import READER_BUGS, WRITER_BUGS
 from tests.planted_bugs.language import LANGUAGE_BUGS, OP_BUGS, SIMULATION_BUGS
 from tests.planted_bugs.planting import FAILED, PACKAGE, PASSED, ROOT, Copies
 from tests.planted_bugs.programs import EMISSION_BUGS, PASS_BUGS, PROGRAM_BUGS, TUNING_BUGS
+from tests.planted_bugs.rows import ROW_BUGS
 from tests.planted_bugs.studio import STUDIO_BUGS
 from tests.planted_bugs.synthesizer import SYNTHESIZER_BUGS
 
@@ -37,6 +38,7 @@ BUGS = (
     + SYNTHESIZER_BUGS
     + PASS_BUGS
     + DEVICE_BUGS
+    + ROW_BUGS
     + TUNING_BUGS
     + PROGRAM_BUGS
     + STUDIO_BUGS

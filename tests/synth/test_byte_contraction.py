@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.everything import HAS_EVERYTHING
 from tests.synth.flags import LEVEL, UNDEFINED
 from tests.synth.in_c import Prepared, compiled
 
@@ -62,6 +63,16 @@ def _ways() -> list[Way]:
 
 
 WAYS = pytest.mark.parametrize("way", _ways(), ids=lambda way: way.name)
+TYPES = (I8, U8)
+WAYS_AND_TYPES = pytest.mark.parametrize(
+    ("way", "dtype"),
+    [
+        pytest.param(way, dtype, id=f"{way.name}-{dtype}")
+        for place, way in enumerate(_ways())
+        for dtype in (TYPES if HAS_EVERYTHING else TYPES[place % 2 :][:1])
+    ],
+)
+"""Every way with both types; in the normal run with one of them, in turns."""
 
 
 @pytest.fixture(autouse=True)
@@ -134,8 +145,7 @@ def in_turns(extents: Sequence[Sequence[int]], dtype: DType) -> Iterator[tuple[t
         yield sizes, (sum(places) + (dtype is U8)) % 2 == 1
 
 
-@WAYS
-@pytest.mark.parametrize("dtype", [I8, U8], ids=str)
+@WAYS_AND_TYPES
 def test_every_size_around_a_tile(way: Way, dtype: DType, tmp_path: Path) -> None:
     lanes = way.target.lanes(32)
     rng = np.random.default_rng(0)
@@ -153,8 +163,7 @@ def test_every_size_around_a_tile(way: Way, dtype: DType, tmp_path: Path) -> Non
         assert np.array_equal(found, right)
 
 
-@WAYS
-@pytest.mark.parametrize("dtype", [I8, U8], ids=str)
+@WAYS_AND_TYPES
 def test_weights_in_groups(way: Way, dtype: DType, tmp_path: Path) -> None:
     """Panels of columns, and rows that are packed because the columns are places of a convolution."""
     rng = np.random.default_rng(1)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.everything import some
 from tests.synth.test_simt_schedule import BF16, F32, forms
 
 from openinfer.dtypes import Array, DType
@@ -96,7 +97,7 @@ def test_one_group_is_as_large_as_its_form_needs() -> None:
     near(attention(F32, *shapes), normal(F32, *shapes), machine)
 
 
-@pytest.mark.parametrize(("units", "groups", "parts"), [(8, 8, 4), (16, 16, 4), (36, 32, 4)])
+@pytest.mark.parametrize(("units", "groups", "parts"), some([(8, 8, 4), (16, 16, 4), (36, 32, 4)], 2))
 def test_queries_that_share_keys_are_in_several_groups_if_there_are_units(units: int, groups: int, parts: int) -> None:
     """Then there are fewer parts, all of which the next launch reads in each of its groups."""
     shapes, machine = ((8, 1, 8), (2, 200, 8), (2, 200, 8)), replace(SMALL, units=units)

@@ -102,7 +102,7 @@ def test_totals_of_every_type(dtype: DType, total: DType, op: str) -> None:
             array = np.where(array == 0, 1, array).astype(dtype.array)
         if total is F64:
             array[:2], array[0, 10], array[-1, 9] = 1e38, 0, np.inf
-        for machine in MACHINES:
+        for machine in some(MACHINES, 2):
             right(running(shape, axis, dtype, total, op), machine, array)
 
 

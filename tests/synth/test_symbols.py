@@ -23,7 +23,7 @@ ALLOWED = {"memcpy", "memset", "memmove", "memcmp"}
 """What a compiler may call in any program, even without a C library."""
 GROUPS = 6
 FLOATS = ("f16", "f32", "f64")
-ASKED = {"gcc": DTYPES if HAS_EVERYTHING else (*FLOATS, "bool", "i4", "u8", "i64"), "clang": FLOATS}
+ASKED = {"gcc": DTYPES if HAS_EVERYTHING else (*FLOATS, "i4", "u8"), "clang": FLOATS}
 """The two compilers have the same idea of integers; one of them is asked about functions of floats only."""
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from bench.gpu.decode import TEXT, LlamaShape, saved, text_of, with_trials
+from tests.everything import some
 from tests.synth.cuda.emulator import on_emulator
 
 from openinfer import ModelLoader, Simulator, Synthesizer, graph
@@ -45,7 +46,7 @@ def test_steps_of_a_decoder_are_the_simulators_however_launches_follow_each_othe
     """The order of sums does not depend on when a launch begins: both give the same bits."""
     wanted = stepped(Simulator(model).make_executor(graph(TEXT)))
     found = []
-    for trials in ((), ("launches_in_turn",), ("early_launches", "restrict_weights")):
+    for trials in some([(), ("early_launches", "restrict_weights"), ("launches_in_turn",)], 2):
         plan = Synthesizer(with_trials("h200", trials), name="decode").synthesize(model, graph(TEXT))
         found.append(stepped(plan.build()))
         np.testing.assert_allclose(found[-1], wanted, atol=0.03 * float(np.abs(wanted).max()))
@@ -111,9 +112,17 @@ block entry {{ op sdpa(q, k, v{2}) >> y; return y; }}
 
 
 @pytest.mark.parametrize(
-    ("queries", "keys", "causal"), [((2, 70, 72), (1, 75, 72), True), ((1, 20, 8), (1, 16, 8), False)]
+    ("queries", "keys", "causal", "infinite"),
+    some(
+        [
+            ((2, 70, 72), (1, 75, 72), True, False),
+            ((2, 70, 72), (1, 75, 72), True, True),
+            ((1, 20, 8), (1, 16, 8), False, False),
+            ((1, 20, 8), (1, 16, 8), False, True),
+        ],
+        3,
+    ),
 )
-@pytest.mark.parametrize("infinite", [False, True])
 def test_attention_on_matrix_units_is_as_good_as_sums_of_f32(
     queries: tuple[int, ...], keys: tuple[int, ...], *, causal: bool, infinite: bool
 ) -> None:
