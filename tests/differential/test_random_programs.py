@@ -18,7 +18,7 @@ from tests.differential.programs.tree import Count, Program, walk
 from tests.everything import HAS_EVERYTHING
 
 PROGRAMS = 180
-LOOKED_AT = BATCH if HAS_EVERYTHING else 7
+LOOKED_AT = BATCH if HAS_EVERYTHING else 10
 """So many of a batch; ``make fuzz-synth`` has all of many more."""
 ALONE = (
     "tree",

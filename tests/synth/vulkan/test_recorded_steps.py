@@ -158,3 +158,19 @@ def test_steps_whose_first_launch_fails_change_nothing_without_copies(tmp_path: 
             module({"x": np.ones((1, 16), np.float32), "ids": np.array([7], np.int32)})
         assert module.save_state() == before
         np.testing.assert_allclose(module.fetch("last"), executor.fetch("last"), rtol=1e-5, atol=1e-6)
+
+
+def test_a_result_that_is_larger_than_what_its_memory_showed_before_is_copied_again() -> None:
+    """The host reads 16 bytes of a value, and the branch's condition, before a result of up to 80 is where that was."""
+    g = graph("""
+        sizes { T <= 5; }
+        dynamic { x: f32[T, 4]; go: bool; }
+        volatile { zeros: f32[4]; y: f32[T, 4]; }
+        persistent { seen(i): f32[4] @table; }
+        block entry { cache.write zeros >> seen[2]; op add(y, x) >> y; branch go on on; return y; }
+        block on { return; }
+    """)
+    module = Synthesizer(NAMED, name="net").synthesize(None, g).build()
+    for step in range(3):
+        x = np.full((1, 4), step + 1, np.float32)
+        np.testing.assert_array_equal(module(x=x, go=True), x)

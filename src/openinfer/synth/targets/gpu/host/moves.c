@@ -237,6 +237,7 @@ static bool is_asked(oi_queue *q, oi_watch *one, size_t most)
         one->slot = q->shown_used;
         one->room = bytes;
         q->shown_used += bytes;
+        one->is_new = one->is_asked = false; /* what has been copied is where the value was shown before */
     }
     if (!one->is_asked && !one->is_new) {
         oi_copy(q, q->shown->here + one->slot, one->at, one->bytes);
