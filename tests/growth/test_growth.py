@@ -50,7 +50,7 @@ def too_much(works: list[dict[str, int]]) -> dict[str, list[int]]:
     }
 
 
-@pytest.mark.parametrize("name", some(FAMILIES, 2))
+@pytest.mark.parametrize("name", some(FAMILIES, 3))
 def test_a_graph_of_twice_the_size_is_about_twice_the_work(name: str, tmp_path: Path) -> None:
     everything(FAMILIES[name], 2, tmp_path)  # what is computed once for all graphs is known then
     assert not too_much([everything(FAMILIES[name], size, tmp_path) for size in SIZES])

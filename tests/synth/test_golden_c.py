@@ -16,7 +16,7 @@ from tests.synth.golden_inputs import EVERY, watched
 from openinfer.synth.targets.cstyle.fold import WIDEST
 
 PART = 20
-LOOKED_AT = {"graph": 100, "program": 35}
+LOOKED_AT = {"graph": 75, "program": 25}
 """So many random ones in the normal run: every device with every option. All in ``make test-c`` and ``make golden``."""
 
 

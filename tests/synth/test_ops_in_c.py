@@ -40,8 +40,8 @@ FAR = {
 """What random graphs came upon, and the cases of the ops do not have."""
 
 
-STEP = 1 if HAS_EVERYTHING else 4
-"""Each op has every fourth of its dtypes in the normal run, whose random graphs have it with all of them."""
+STEP = 1 if HAS_EVERYTHING else 6
+"""Each op has every sixth of its dtypes in the normal run, whose random graphs have it with all of them."""
 VECTORS = tuple(target for target in (host(),) if target != GENERIC)
 """What this machine has, if they are worth their own code."""
 

@@ -1,11 +1,13 @@
 """Profiles: their arithmetic on made-up times, and what is counted when compiled steps run under a clock."""
 
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.everything import some
 from tests.synth.both_ways import planned
 from tests.synth.small_models import SMALL_MODELS
 
@@ -210,8 +212,7 @@ def is_fill(plan: Plan, nodes: tuple[int, ...]) -> bool:
     return any(step.kernel.name == "fill" and step.node in nodes for step in kernels_of(plan))
 
 
-@pytest.mark.parametrize("device", ["generic", "cpu"])
-@pytest.mark.parametrize("name", SMALL_MODELS)
+@pytest.mark.parametrize(("name", "device"), some(product(SMALL_MODELS, ["generic", "cpu"]), 3))
 def test_every_kernel_of_a_plan_is_timed(tmp_path: Path, name: str, device: str) -> None:
     small = SMALL_MODELS[name]
     plan = planned(small.text, small.saved(tmp_path), device)

@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.everything import some
 from tests.synth.test_simt_attention import (
     Shape,
     all_hidden,
@@ -39,7 +41,7 @@ SHAPES: dict[str, tuple[tuple[Shape, Shape, Shape], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("name", some(SHAPES, 2))
 def test_many_queries_are_right_at_odd_extents(name: str) -> None:
     shapes, params = SHAPES[name]
     for machine in (SMALL, replace(SMALL, unrolls=True)):
@@ -67,8 +69,7 @@ def test_blocks_are_smaller_where_there_is_less_memory_or_more_units() -> None:
     assert not form(replace(machine, subgroup=0)).startswith("attention")
 
 
-@pytest.mark.parametrize("change", [hidden, all_hidden, infinite, nan])
-@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(("change", "causal"), some(product([hidden, all_hidden, infinite, nan], [False, True]), 3))
 def test_values_that_are_not_finite_count_where_their_keys_are_seen(
     change: Callable[[Array, Array, Array], None], causal: bool
 ) -> None:

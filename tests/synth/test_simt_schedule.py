@@ -218,9 +218,7 @@ def softmax(rows: int, length: int) -> Kernel:
 
 
 @pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
-@pytest.mark.parametrize(
-    ("rows", "length"), some([(1, 33), (3, 32), (5, 64), (2, 67), (3, 300), (7, 36), (2, 999), (21, 40)], 2)
-)
+@pytest.mark.parametrize(("rows", "length"), some([(1, 33), (3, 32), (5, 64), (2, 67), (3, 300), (7, 36), (2, 999)], 2))
 def test_rows_are_right_at_every_length(rows: int, length: int, machine: SimtMachine) -> None:
     found = checked(softmax(rows, length), [numbers(F32, rows, length)], machine)
     assert forms(found) == ["rows"] if machine.subgroup else True
