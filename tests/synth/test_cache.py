@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -181,6 +182,25 @@ def test_an_interrupt_ends_the_compiler_and_leaves_nothing(cache: Path, tmp_path
     assert list(cache.iterdir()) == []
     assert not (tmp_path / "late").exists()
     assert not [name for name in os.listdir(tempfile.gettempdir()) if name.startswith("ccXYZ")]
+
+
+def test_an_interrupt_while_the_compiler_starts_ends_it(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anyone has the process: it has begun, and its output has not been waited for."""
+    start = subprocess.Popen._execute_child  # type: ignore[attr-defined]
+
+    def interrupted(self: Any, *arguments: Any) -> None:
+        start(self, *arguments)
+        if "--version" not in self.args:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(subprocess.Popen, "_execute_child", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        works(compiler(tmp_path, f'case "$*" in --version) exit ;; esac; sleep 0.5; touch {tmp_path}/late'))
+    time.sleep(0.7)
+    assert list(cache.iterdir()) == []
+    assert not (tmp_path / "late").exists()
 
 
 def test_a_command_that_is_terminated_leaves_nothing(cache: Path, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 from openinfer.errors import (
@@ -262,18 +263,34 @@ def _signal_name(number: int) -> str:
     return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
 
 
+class _Started(subprocess.Popen[bytes]):
+    """A program in a process group of its own. An interrupt while it starts leaves no process behind."""
+
+    pid = 0
+
+    def __init__(self, command: Sequence[str], **options: Any) -> None:
+        try:
+            super().__init__(command, process_group=0, **options)
+        except Exception:
+            raise
+        except BaseException:
+            if self.pid:
+                os.killpg(self.pid, signal.SIGKILL)
+                self.wait()
+            raise
+
+
 def run_program(command: Sequence[str], folder: Path | None) -> EndedProgram:
     """Run a program, with its temporary files in ``folder``. An interrupt kills all processes it has started."""
     program = command[0]
     try:
-        process = subprocess.Popen(  # noqa: S603  (the user's own compiler)
+        process = _Started(
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd=folder,
             env=os.environ | ({} if folder is None else {"TMPDIR": str(folder)}),
-            process_group=0,
         )
     except (OSError, ValueError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
