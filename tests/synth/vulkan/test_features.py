@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 import pytest
-from tests.everything import HAS_EVERYTHING, some
+from tests.everything import HAS_EVERYTHING
 from tests.synth.vulkan.on_device import Module, compiled, prepared
 from tests.synth.vulkan.spirv import CAPABILITY, DENORM_PRESERVE, contracted, instructions, needed, problems
 from tests.synth.vulkan.suite import cases
@@ -68,7 +68,7 @@ def test_launches_need_what_their_text_says(numerics: Numerics) -> None:
 
 
 @pytest.mark.parametrize("numerics", [EXACT, INEXACT], ids=["exact", "inexact"])
-@pytest.mark.parametrize("name", some(["softplus", "sqrt", "div", "cast"], 2))
+@pytest.mark.parametrize("name", ["softplus", "sqrt", "div", "cast"])
 def test_launches_need_what_a_compiler_finds(name: str, numerics: Numerics, tmp_path: Path) -> None:
     for one in cases(OPS[name], 1, numerics, 3):
         module = Module([one.job], numerics)
